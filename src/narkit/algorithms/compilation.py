@@ -1,0 +1,153 @@
+"""From a textbook function to compiled loops over whole batches.
+
+For each algorithm two loops are generated and compiled, when first needed: `run`, over given instances, and
+`sample`, which also draws the instances. Both are a few lines of Python source, because a named tuple of a
+dozen differently typed arrays can be assembled in no other way that Numba compiles well.
+
+Compiled code is cached on disk by Numba. Numba notices changes only in the file of a cached function, not in what
+it calls, so the generated function's name carries a digest of every source that goes into it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import keyword
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+
+from numba import njit
+
+from narkit.spec import Algorithm, Kind, Location, Probe, Stage, first_mask_name
+
+SHARED_SOURCES = ("compilation.py", "instances.py", "randomness.py", "recording.py", "positions.py")
+
+
+def compiled(function: Callable) -> Callable:
+    """`numba.njit` without the GIL, cached on disk where some cache directory can be written."""
+    try:
+        return njit(function, nogil=True, cache=True)
+    except RuntimeError:  # Numba's word for: neither beside the source nor in the user's cache can be written
+        return njit(function, nogil=True)
+
+
+@functools.cache
+def run_loop(algorithm: Algorithm) -> Callable:
+    """Compiled `(arguments..., probe arrays..., lengths)`: runs the algorithm on every instance of a batch."""
+    return _compile(algorithm, "run", _run_source(algorithm))
+
+
+@functools.cache
+def sample_loop(algorithm: Algorithm) -> Callable:
+    """Compiled `(seed, step, size, distribution, probe arrays..., lengths)`: draws instances, runs the algorithm
+    on them, and writes what networks read: random positions, and permutations as pointers and a mask."""
+    return _compile(algorithm, "sample", _sample_source(algorithm))
+
+
+def array_names(algorithm: Algorithm) -> list[str]:
+    """The names of the probe arrays, in the order in which both loops take them."""
+    return list(algorithm.spec)
+
+
+def permutations(algorithm: Algorithm) -> list[str]:
+    """The probes that transforming turns into a permutation pointer and a first-node mask."""
+    return [name for name, probe in algorithm.spec.items() if probe.kind is Kind.SHOULD_BE_PERMUTATION]
+
+
+def _field(name: str) -> str:
+    """A probe's name as an attribute: `return` -> `return_`."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _of_sample(name: str, probe: Probe) -> str:
+    """The expression for sample `b` of a probe's array: always a writable view."""
+    if probe.stage is Stage.HINT and not probe.constant:
+        return f"p_{name}[:, b]"
+    if probe.location is Location.GRAPH and probe.kind is not Kind.CATEGORICAL:
+        return f"p_{name}[b : b + 1]"
+    return f"p_{name}[b]"
+
+
+def _probes(algorithm: Algorithm) -> str:
+    return ", ".join(["clock", *(_of_sample(name, probe) for name, probe in algorithm.spec.items())])
+
+
+def _parameters(algorithm: Algorithm) -> str:
+    return ", ".join([*(f"p_{name}" for name in array_names(algorithm)), "capacity", "lengths"])
+
+
+def _run_source(algorithm: Algorithm) -> str:
+    arguments = ", ".join(f"a_{name}" for name in algorithm.arguments)
+    per_sample = ", ".join(f"a_{name}[b]" for name in algorithm.arguments)
+    return f"""
+def loop({arguments}, {_parameters(algorithm)}):
+    clock = np.array([0, capacity])
+    for b in range(len(lengths)):
+        clock[0] = 0
+        function({per_sample}, Probes({_probes(algorithm)}))
+        lengths[b] = clock[0]
+"""
+
+
+def _sample_source(algorithm: Algorithm) -> str:
+    masks = "".join(f", p_{first_mask_name(name)}" for name in permutations(algorithm))
+    close = "".join(
+        f"        close_to_cycle(p_{name}[b], p_{first_mask_name(name)}[b])\n" for name in permutations(algorithm)
+    )
+    split = "p_string[b]" if "string" in algorithm.spec else "ONE_STRING"
+    return f"""
+def loop(seed, step, size, distribution, {_parameters(algorithm)}{masks}):
+    clock = np.array([0, capacity])
+    rng = new_generator()
+    for b in range(len(lengths)):
+        clock[0] = 0
+        restart(rng, seed, step, b, INSTANCE)
+        function(*sampler(rng, size, distribution), Probes({_probes(algorithm)}))
+        lengths[b] = clock[0]
+        restart(rng, seed, step, b, POSITIONS)
+        randomise_positions(rng, p_pos[b], {split})
+{close}"""
+
+
+def _compile(algorithm: Algorithm, purpose: str, source: str) -> Callable:
+    from narkit.algorithms import positions, randomness
+
+    import numpy as np
+
+    probes = namedtuple(f"Probes_{algorithm.name}", ["clock", *(_field(name) for name in algorithm.spec)])
+    namespace = {
+        "np": np,
+        "function": njit(algorithm.function),
+        "sampler": njit(algorithm.sampler),
+        "Probes": probes,
+        "new_generator": randomness.new_generator,
+        "restart": randomness.restart,
+        "randomise_positions": positions.randomise_positions,
+        "close_to_cycle": positions.close_to_cycle,
+        "ONE_STRING": positions.ONE_STRING,
+        "INSTANCE": positions.INSTANCE,
+        "POSITIONS": positions.POSITIONS,
+    }
+    # Under this file's name Numba finds a place for the cache; the lines of the source are not this file's.
+    exec(compile(source, __file__, "exec"), namespace)
+    loop = namespace["loop"]
+    loop.__module__ = __name__
+    loop.__qualname__ = f"{purpose}_{algorithm.name}_{_digest(algorithm, source)}"
+    return compiled(loop) if _has_source_file(algorithm) else njit(loop, nogil=True)
+
+
+def _has_source_file(algorithm: Algorithm) -> bool:
+    """Functions typed into a shell cannot be told apart by their source, so nothing of theirs is cached."""
+    return all(Path(inspect.getfile(part)).is_file() for part in (algorithm.function, algorithm.sampler))
+
+
+def _digest(algorithm: Algorithm, source: str) -> str:
+    hasher = hashlib.sha256(source.encode())
+    files = {Path(__file__).parent / name for name in SHARED_SOURCES}
+    if _has_source_file(algorithm):
+        files |= {Path(inspect.getfile(part)) for part in (algorithm.function, algorithm.sampler)}
+    for file in sorted(files):
+        hasher.update(file.read_bytes())
+    return hasher.hexdigest()[:12]

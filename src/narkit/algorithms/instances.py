@@ -1,0 +1,222 @@
+"""Random instances: one sampler per kind of instance, shared by the algorithms that run on it.
+
+A sampler takes `(rng, size, distribution)` and returns the arguments of the algorithm. It runs in two ways (see
+`randomness`): as Python, replaying the published benchmark's draws, and compiled, for the training streams. So the
+order of the draws below is the benchmark's and must not be changed.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from narkit.algorithms.compilation import compiled
+from narkit.algorithms.randomness import (
+    bernoulli_matrix,
+    coin,
+    index,
+    integer,
+    integers,
+    number,
+    permutation,
+    pick,
+    uniform,
+    uniform_matrix,
+)
+
+ALPHABET_SIZE = 4
+DISK_RADIUS = 2.0
+COLLINEARITY_TOLERANCE = 1e-12
+COMMUNITIES = 4
+COMMUNITY_BRIDGE_PROBABILITY = 0.01
+WEIGHT_EPSILON = 1e-3  # keeps the geometric mean of two weights away from underflow
+
+
+class Distribution(NamedTuple):
+    """What differs between training and the official splits."""
+
+    densities: np.ndarray  # edge probabilities, one drawn per sample
+    longest_needle: int  # needle length is uniform up to this; 0: a fifth of the nodes
+
+
+def keys(rng, size, distribution):
+    """Numbers from [0, 1)."""
+    return (uniform(rng, 0.0, 1.0, size),)
+
+
+def signed_keys(rng, size, distribution):
+    """Numbers from [-1, 1)."""
+    return (uniform(rng, -1.0, 1.0, size),)
+
+
+def target_and_sorted_keys(rng, size, distribution):
+    """A number to look for, and sorted numbers to look in."""
+    values = uniform(rng, 0.0, 1.0, size)
+    values.sort()
+    return number(rng, 0.0, 1.0), values
+
+
+def two_strings(rng, size, distribution):
+    """Two strings of about half the size each."""
+    second = size // 2
+    first = size - second
+    return integers(rng, 0, ALPHABET_SIZE, first), integers(rng, 0, ALPHABET_SIZE, second)
+
+
+def search_probabilities(rng, size, distribution):
+    """Probabilities of `size` keys and of the `size` + 1 gaps around them."""
+    values = uniform(rng, 0.0, 1.0, 2 * size + 1)
+    values /= np.sum(values)
+    return values[:size].copy(), values[size:].copy()
+
+
+def activities(rng, size, distribution):
+    """Start and finish times."""
+    a = uniform(rng, 0.0, 1.0, size)
+    b = uniform(rng, 0.0, 1.0, size)
+    return np.minimum(a, b), np.maximum(a, b)
+
+
+def tasks(rng, size, distribution):
+    """Deadlines and penalties of unit tasks."""
+    deadlines = integers(rng, 0, size, size) + 1
+    return deadlines, uniform(rng, 0.0, 1.0, size)
+
+
+def haystack_nodes(size):
+    """A string matcher of size n has n nodes of haystack and a quarter as many of needle."""
+    return size * 5 // 4
+
+
+def haystack_and_needle(rng, size, distribution):
+    """A random haystack with the needle planted in it."""
+    num_nodes = size * 5 // 4
+    if distribution.longest_needle > 0:
+        longest = min(distribution.longest_needle, (num_nodes - 1) // 2)
+        needle_length = integer(rng, 1, longest + 1)
+    else:
+        needle_length = max(1, num_nodes // 5)
+    haystack_length = num_nodes - needle_length
+    needle = integers(rng, 0, ALPHABET_SIZE, needle_length)
+    haystack = integers(rng, 0, ALPHABET_SIZE, haystack_length)
+    start = index(rng, haystack_length - needle_length)
+    haystack[start : start + needle_length] = needle
+    return haystack, needle
+
+
+@register_jitable
+def _segments_cross(xs, ys):
+    """Whether the segments 0-1 and 2-3 cross, collinear cases ignored."""
+
+    def turns_left(a, b, c):
+        return (ys[c] - ys[a]) * (xs[b] - xs[a]) > (ys[b] - ys[a]) * (xs[c] - xs[a])
+
+    return turns_left(0, 2, 3) != turns_left(1, 2, 3) and turns_left(0, 1, 2) != turns_left(0, 1, 3)
+
+
+def segments(rng, size, distribution):
+    """Endpoints of two segments that cross in half of the samples. The size plays no part."""
+    should_cross = coin(rng)
+    while True:
+        xs = uniform(rng, 0.0, 1.0, 4)
+        ys = uniform(rng, 0.0, 1.0, 4)
+        if _segments_cross(xs, ys) == should_cross:
+            return xs, ys
+
+
+@compiled
+def _some_three_are_collinear(xs, ys):
+    count = len(xs)
+    for i in range(count):
+        for j in range(i + 1, count):
+            for k in range(j + 1, count):
+                cross = (xs[j] - xs[i]) * (ys[k] - ys[i]) - (ys[j] - ys[i]) * (xs[k] - xs[i])
+                if abs(cross) < COLLINEARITY_TOLERANCE:
+                    return True
+    return False
+
+
+def points_in_disk(rng, size, distribution):
+    """Points uniform in a disk, no three of them on a line."""
+    while True:
+        angles = uniform(rng, 0.0, 2.0 * np.pi, size)
+        radii = DISK_RADIUS * np.sqrt(uniform(rng, 0.0, 1.0, size))
+        xs = radii * np.cos(angles)
+        ys = radii * np.sin(angles)
+        if not _some_three_are_collinear(xs, ys):
+            return xs, ys
+
+
+@register_jitable
+def _both_directions(mask):
+    return mask * mask.T
+
+
+@register_jitable
+def _relabel(matrix, order):
+    return matrix[order, :][:, order]
+
+
+@register_jitable
+def _symmetric_weights(weights):
+    return np.sqrt(weights * weights.T + WEIGHT_EPSILON)
+
+
+def directed_graph(rng, size, distribution):
+    """Every ordered pair is an edge with the drawn probability."""
+    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    return (mask.astype(np.float64),)
+
+
+def acyclic_graph(rng, size, distribution):
+    """A directed graph without cycles, its nodes shuffled."""
+    mask = np.triu(bernoulli_matrix(rng, pick(rng, distribution.densities), size, size), 1)
+    return (_relabel(mask, permutation(rng, size)).astype(np.float64),)
+
+
+def undirected_graph(rng, size, distribution):
+    """A pair is an edge if both of its directions were drawn."""
+    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    return (_both_directions(mask).astype(np.float64),)
+
+
+def undirected_graph_and_source(rng, size, distribution):
+    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    return _both_directions(mask).astype(np.float64), index(rng, size)
+
+
+def weighted_graph(rng, size, distribution):
+    """An undirected graph; a weight is the geometric mean of one draw per direction."""
+    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    weights = uniform_matrix(rng, 0.0, 1.0, size, size)
+    return (_both_directions(mask).astype(np.float64) * _symmetric_weights(weights),)
+
+
+def weighted_graph_and_source(rng, size, distribution):
+    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    weights = uniform_matrix(rng, 0.0, 1.0, size, size)
+    return _both_directions(mask).astype(np.float64) * _symmetric_weights(weights), index(rng, size)
+
+
+def weighted_acyclic_graph_and_source(rng, size, distribution):
+    mask = np.triu(bernoulli_matrix(rng, pick(rng, distribution.densities), size, size), 1)
+    mask = _relabel(mask, permutation(rng, size))
+    weights = uniform_matrix(rng, 0.0, 1.0, size, size)
+    return mask.astype(np.float64) * weights, index(rng, size)
+
+
+def community_graph(rng, size, distribution):
+    """Four dense directed communities; a few edges lead from earlier to later ones, so no cycle joins two."""
+    density = pick(rng, distribution.densities)
+    mask = np.zeros((size, size))
+    for community in range(COMMUNITIES):
+        low = community * (size // COMMUNITIES)
+        high = size if community == COMMUNITIES - 1 else low + size // COMMUNITIES
+        mask[low:high, low:high] = bernoulli_matrix(rng, density, high - low, high - low)
+    bridges = bernoulli_matrix(rng, COMMUNITY_BRIDGE_PROBABILITY, size, size)
+    for i in range(size):
+        for j in range(size):
+            later = min(i // (size // COMMUNITIES), COMMUNITIES - 1) > min(j // (size // COMMUNITIES), COMMUNITIES - 1)
+            if bridges[i, j] > 0 and not later:
+                mask[i, j] = 1.0 - mask[i, j]
+    return (_relabel(mask, permutation(rng, size)),)

@@ -1,0 +1,99 @@
+"""What the algorithms use to record their run: the step counter and the few patterns that many probes share.
+
+`probes` is a named tuple of zero-filled arrays, one field per probe (a trailing underscore where the name is a
+Python keyword). Hints have a leading axis of steps; `next_step` gives the row to fill:
+
+    def snapshot():
+        step = next_step(probes)
+        probes.reach_h[step] = reach      # a value per node
+        probes.u[step, u] = 1             # a mask with a single one
+        probes.time[step] = time          # a value of the graph
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit
+def next_step(probes):
+    """Advances the clock and returns the row of this snapshot.
+
+    When the rows run out the clock still counts while the last row is overwritten; the caller sees from the clock
+    that it must provide more rows, and runs the instance again.
+    """
+    step = probes.clock[0]
+    probes.clock[0] = step + 1
+    return min(step, probes.clock[1] - 1)
+
+
+@njit
+def fill_positions(pos):
+    """Positions evenly spaced in [0, 1): the input by which a network tells nodes apart."""
+    num_nodes = len(pos)
+    for i in range(num_nodes):
+        pos[i] = i * 1.0 / num_nodes
+
+
+@njit
+def fill_graph(probes, A):
+    """The inputs of every graph algorithm: positions, weights, and adjacency with self-loops."""
+    fill_positions(probes.pos)
+    probes.A[:] = A
+    fill_adjacency(probes.adj, A)
+
+
+@njit
+def fill_adjacency(adjacency, A):
+    """One where an edge or a self-loop is."""
+    num_nodes = len(A)
+    for i in range(num_nodes):
+        for j in range(num_nodes):
+            if A[i, j] + (i == j) != 0:
+                adjacency[i, j] = 1
+
+
+@njit
+def fill_classes(one_hot, classes):
+    """One-hot rows from class numbers."""
+    for i in range(len(classes)):
+        one_hot[i, classes[i]] = 1
+
+
+@njit
+def fill_order(pred, order):
+    """Predecessor pointers of a linear order of the nodes; the first points to itself."""
+    pred[order[0]] = order[0]
+    for i in range(1, len(order)):
+        pred[order[i]] = order[i - 1]
+
+
+@njit
+def fill_identity_order(pred):
+    """Predecessor pointers of the nodes in their given order."""
+    pred[0] = 0
+    for i in range(1, len(pred)):
+        pred[i] = i - 1
+
+
+@njit
+def fill_two_strings(probes, first, second):
+    """The inputs of algorithms on two strings: which string, the position within it, and the character."""
+    offset = len(first)
+    fill_positions(probes.pos[:offset])
+    fill_positions(probes.pos[offset:])
+    probes.string[offset:] = 1
+    fill_classes(probes.key[:offset], first)
+    fill_classes(probes.key[offset:], second)
+
+
+@njit
+def fill_two_orders(pred, length_of_first):
+    """Predecessor pointers within each of two strings laid end to end."""
+    for i in range(len(pred)):
+        pred[i] = i if i == 0 or i == length_of_first else i - 1
+
+
+@njit
+def identity(num_nodes):
+    """Pointers that all point to their own node."""
+    return np.arange(num_nodes)

@@ -1,0 +1,1 @@
+"""Batches of trajectories: made, transformed, split, and streamed."""

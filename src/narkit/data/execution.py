@@ -1,0 +1,137 @@
+"""Runs the compiled algorithms: on given instances, or on random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from narkit.algorithms.compilation import permutations, run_loop, sample_loop
+from narkit.algorithms.instances import Distribution
+from narkit.data.batch import Arrays, Batch, empty_array
+from narkit.errors import InstanceError
+from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name
+
+LONGEST_TRAINING_NEEDLE = 8
+
+# How many steps to make room for, by (algorithm, nodes): learnt from earlier batches, it only saves time.
+_capacities: dict[tuple[str, int], int] = {}
+
+
+def run(algorithm: str, /, **arguments: Any) -> Batch:
+    """Runs an algorithm on one instance: `narkit.run("bfs", A=adjacency, s=0)`.
+
+    The arguments have the names that dm-clrs's functions give them. Returns a raw batch of one trajectory.
+    """
+    entry = ALGORITHMS[algorithm]
+    values = _read_arguments(entry, arguments)
+    return run_instances(entry, {name: value[None] for name, value in values.items()})
+
+
+def run_instances(entry: Algorithm, arguments: dict[str, np.ndarray]) -> Batch:
+    """Runs an algorithm on stacked instances, which must be valid. Returns a raw batch."""
+    first = {name: value[0] for name, value in arguments.items()}
+    num_nodes = _nodes_of_instance(entry, first)
+    batch_size = len(next(iter(arguments.values())))
+    loop = run_loop(entry)
+
+    def fill(arrays: Arrays, capacity: int, lengths: np.ndarray) -> None:
+        loop(*arguments.values(), *arrays.values(), capacity, lengths)
+
+    arrays, lengths = _with_enough_room(entry, batch_size, num_nodes, fill)
+    return _raw_batch(entry, arrays, lengths)
+
+
+def sample(algorithm: str, *, size: int, batch_size: int = 32, seed: int = 0, step: int = 0) -> Batch:
+    """A transformed batch from the training distribution: a pure function of its arguments.
+
+    `size` is the nominal size: string matchers have `size` nodes of haystack and a quarter more of needle, the
+    optimal search tree one node more, segments always four.
+    """
+    entry = ALGORITHMS[algorithm]
+    if size < entry.min_size:
+        raise InstanceError(f"{entry.name}: expected a size of at least {entry.min_size}, got {size}")
+    if batch_size < 1:
+        raise InstanceError(f"{entry.name}: expected a batch size of at least 1, got {batch_size}")
+    if seed < 0 or step < 0:
+        raise InstanceError(f"{entry.name}: expected seed and step of at least 0, got {seed} and {step}")
+    num_nodes = entry.nodes_of_size(size)
+    distribution = Distribution(np.array(entry.densities.training), LONGEST_TRAINING_NEEDLE)
+    loop = sample_loop(entry)
+    masks: Arrays = {}
+
+    def fill(arrays: Arrays, capacity: int, lengths: np.ndarray) -> None:
+        for name in permutations(entry):
+            masks[first_mask_name(name)] = np.zeros((batch_size, num_nodes), np.int8)
+        loop(seed, step, size, distribution, *arrays.values(), capacity, lengths, *masks.values())
+
+    arrays, lengths = _with_enough_room(entry, batch_size, num_nodes, fill)
+    return _transformed_batch(entry, arrays, masks, lengths)
+
+
+def _with_enough_room(
+    entry: Algorithm, batch_size: int, num_nodes: int, fill: Callable[[Arrays, int, np.ndarray], None]
+) -> tuple[Arrays, np.ndarray]:
+    """Fills fresh arrays; again with more rows if a trajectory did not fit. Hints are cut to the longest."""
+    key = (entry.name, num_nodes)
+    capacity = _capacities.get(key, 2 * num_nodes + 8)
+    while True:
+        arrays = {name: empty_array(probe, batch_size, num_nodes, capacity) for name, probe in entry.spec.items()}
+        lengths = np.zeros(batch_size, np.int32)
+        fill(arrays, capacity, lengths)
+        longest = int(lengths.max())
+        if longest <= capacity:
+            break
+        capacity = _capacities[key] = longest + longest // 4
+    for name, probe in entry.spec.items():
+        if probe.stage is Stage.HINT and not probe.constant:
+            arrays[name] = arrays[name][:longest]
+    return arrays, lengths
+
+
+def _raw_batch(entry: Algorithm, arrays: Arrays, lengths: np.ndarray) -> Batch:
+    stages: dict[Stage, Arrays] = {stage: {} for stage in Stage}
+    for name, probe in entry.spec.items():
+        values = arrays[name]
+        if probe.constant:
+            counts = np.arange(lengths.max())[:, None] < lengths
+            values = values * counts.reshape(*counts.shape, *(1,) * (values.ndim - 1)).astype(values.dtype)
+        stages[probe.stage][name] = values
+    return Batch.trusted(entry.name, stages[Stage.INPUT], stages[Stage.HINT], stages[Stage.OUTPUT], lengths, False)
+
+
+def _transformed_batch(entry: Algorithm, arrays: Arrays, masks: Arrays, lengths: np.ndarray) -> Batch:
+    stages: dict[Stage, Arrays] = {stage: {} for stage in Stage}
+    for name, probe in entry.spec.items():
+        if probe.constant:
+            stages[Stage.INPUT][input_name(name)] = arrays[name]
+            continue
+        stages[probe.stage][name] = arrays[name]
+        if first_mask_name(name) in masks:
+            stages[probe.stage][first_mask_name(name)] = masks[first_mask_name(name)]
+    return Batch.trusted(entry.name, stages[Stage.INPUT], stages[Stage.HINT], stages[Stage.OUTPUT], lengths, True)
+
+
+def _nodes_of_instance(entry: Algorithm, arguments: dict[str, np.ndarray]) -> int:
+    if entry.nodes_of_instance is not None:
+        return entry.nodes_of_instance(**arguments)
+    return next(len(value) for value in arguments.values() if np.ndim(value))
+
+
+def _read_arguments(entry: Algorithm, given: dict[str, Any]) -> dict[str, np.ndarray]:
+    expected = list(entry.arguments)
+    if set(given) != set(expected):
+        missing = [name for name in expected if name not in given]
+        unknown = [name for name in given if name not in expected]
+        raise TypeError(f"{entry.name} takes the arguments {expected}; missing: {missing}, unknown: {unknown}")
+    values = {name: argument.read(name, given[name]) for name, argument in entry.arguments.items()}
+    for name, argument in entry.arguments.items():
+        for check in argument.checks:
+            check(name, values[name], values)
+    num_nodes = _nodes_of_instance(entry, values)
+    if num_nodes < entry.nodes_of_size(entry.min_size):
+        raise InstanceError(
+            f"{entry.name}: expected an instance of at least {entry.nodes_of_size(entry.min_size)} nodes, got {num_nodes}"
+        )
+    return values

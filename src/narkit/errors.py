@@ -1,0 +1,28 @@
+"""Errors that say what was expected, what came, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UnknownNameError(KeyError, ValueError):
+    """A name that is not known; the message proposes the nearest one."""
+
+    def __init__(self, what: str, name: object, known: Iterable[str]):
+        names = sorted(known)
+        near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+        self.message = f"no {what} is named {name!r}; {hint}"
+        super().__init__(self.message)
+
+    def __str__(self) -> str:  # KeyError would print the message in quotes
+        return self.message
+
+
+class InstanceError(ValueError):
+    """An instance that the algorithm cannot run on."""
+
+
+class BatchError(ValueError):
+    """A batch that does not follow its algorithm's spec."""
