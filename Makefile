@@ -1,0 +1,33 @@
+# Every target sets up its own virtual environment; a fresh machine needs Python 3.11 or later and make.
+#   make demo    follow an algorithm step by step and save a picture of its run
+#   make test    the default test suite
+#   make lint    ruff and pyright
+#   make clean   remove what the targets made
+
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint clean
+
+demo: $(STAMP)
+	$(VENV)/bin/narkit demo
+
+test: $(STAMP)
+	$(VENV)/bin/python -m pytest
+
+lint: $(STAMP)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+# The stamp is written last, so an interrupted installation starts again.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("narkit needs Python 3.11 or later, but $(PYTHON) is %d.%d; set PYTHON=..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist demo
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
