@@ -1,0 +1,1 @@
+"""Measurements that `narkit bench` prints and `benchmarks/` keeps."""

@@ -1,0 +1,206 @@
+"""The command line: options and help. What a command does is in `narkit.commands`, imported when it runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from narkit import __version__
+from narkit.commands.choices import comma_separated_algorithms, comma_separated_sizes, known_algorithm, one_of, plain_errors
+
+SPLITS = ("train", "val", "test")
+
+
+def _examples(*lines: str) -> str:
+    """The end of a help text. The mark keeps the lines apart when Typer fills paragraphs."""
+    return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in lines)
+
+
+app = typer.Typer(
+    name="narkit",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Neural algorithmic reasoning on CLRS-30.",
+    epilog=_examples(
+        "narkit list",
+        "narkit data show dijkstra --size 5 --seed 1",
+        "narkit --import my_algorithms data show gnome_sort",
+        "narkit demo",
+    ),
+)
+data_app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at trajectories and export them.",
+    epilog=_examples("narkit data show bfs --size 6", "narkit data export bfs --split test --out bfs.npz"),
+)
+bench_app = typer.Typer(
+    no_args_is_help=True,
+    help="Measure how fast narkit is.",
+    epilog=_examples("narkit bench data", "narkit bench data --algorithms bfs,dijkstra --sizes 16"),
+)
+app.add_typer(data_app, name="data")
+app.add_typer(bench_app, name="bench")
+
+AlgorithmName = Annotated[
+    str, typer.Argument(metavar="ALGORITHM", callback=known_algorithm, help="A name from `narkit list`.")
+]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"narkit {__version__}")
+        raise typer.Exit
+
+
+def _import_modules(names: list[str] | None) -> list[str]:
+    """Imports the user's own modules, for the algorithms that they register; the current folder counts, too."""
+    for name in names or []:
+        sys.path.insert(0, os.getcwd())
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise typer.BadParameter(f"{error}; expected a module as in `import {name}`") from None
+        finally:
+            sys.path.remove(os.getcwd())
+    return names or []
+
+
+@app.callback()
+def _options(
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", callback=_import_modules, help="Import your own algorithms first."),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("list", epilog=_examples("narkit list", "narkit list | grep graphs"))
+def list_algorithms() -> None:
+    """The algorithms with category, probes and typical number of steps."""
+    from rich.console import Console
+
+    from narkit.commands.listing import print_list
+
+    print_list(Console())
+
+
+@data_app.command(
+    "show",
+    epilog=_examples(
+        "narkit data show dijkstra --size 5 --seed 1",
+        "narkit data show insertion_sort --size 6 --max-steps 3",
+        "narkit data show bfs --size 6 --picture bfs.png",
+    ),
+)
+def show(
+    algorithm: AlgorithmName,
+    size: Annotated[int, typer.Option(help="Nominal size of the instance.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the instance.")] = 0,
+    density: Annotated[float, typer.Option(min=0.0, max=1.0, help="Edge probability of random graphs.")] = 0.7,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Show only the first steps.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Also draw the run and save it here (.png, .svg, .pdf).")] = None,
+) -> None:
+    """A run on a random instance, step by step, with the meaning of every hint."""
+    from rich.console import Console
+
+    from narkit.commands.show import print_run, random_run
+
+    console = Console()
+    with plain_errors("--size"):
+        batch = random_run(algorithm, size, seed, density)
+    print_run(console, batch, max_steps)
+    if picture is not None:
+        from narkit.commands.picture import save_picture
+
+        with plain_errors("--picture"):
+            save_picture(batch, picture)
+        console.print(f"drawn: {picture}")
+
+
+@data_app.command(
+    "export",
+    epilog=_examples(
+        "narkit data export bfs --split test --out bfs.npz",
+        "narkit data export dijkstra --split val --out dijkstra.npz --transformed --force",
+    ),
+)
+def export(
+    algorithm: AlgorithmName,
+    out: Annotated[Path, typer.Option(help="The archive to write.")],
+    split: Annotated[
+        str, typer.Option(callback=lambda name: one_of("split", name, SPLITS), help="train, val or test.")
+    ] = "test",
+    transformed: Annotated[bool, typer.Option(help="As networks read it, rather than as published.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """An official split as a NumPy archive with the keys input_*, hint_*, output_* and lengths."""
+    from narkit.commands.export import export_split
+
+    with plain_errors("--out"):
+        batch = export_split(algorithm, split, out, transformed=transformed, force=force)
+    typer.echo(f"{out}: {batch!r}, {out.stat().st_size / 1e6:.2f} MB")
+
+
+@bench_app.command(
+    "data",
+    epilog=_examples(
+        "narkit bench data",
+        "narkit bench data --sizes 16 --algorithms bfs,dijkstra",
+        "narkit bench data --reference-python oracle/bin/python --out benchmarks/data",
+    ),
+)
+def bench_data(
+    reference_python: Annotated[
+        Path | None, typer.Option(help="An interpreter that has dm-clrs, to time it in the same run.")
+    ] = None,
+    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "16,64",
+    algorithms: Annotated[
+        str | None, typer.Option(help="Only these, with commas between.", show_default="all")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
+    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,
+) -> None:
+    """Microseconds per sample on one core, from a seed to a finished batch."""
+    from rich.console import Console
+
+    from narkit.benchmarking import data
+
+    wanted = comma_separated_sizes(sizes)
+    names = comma_separated_algorithms(algorithms)
+    with plain_errors("--reference-python"):
+        record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
+    data.print_table(Console(), record)
+    if out is not None:
+        data.write(out.with_suffix(".json"), data.as_json(record))
+        data.write(out.with_suffix(".md"), data.as_markdown(record))
+    if json is not None:
+        data.write(json, data.as_json(record))
+
+
+@app.command("demo", epilog=_examples("narkit demo", "narkit demo --out pictures"))
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for the picture.")] = Path("demo"),
+) -> None:
+    """Follow Dijkstra's algorithm step by step and save a picture of its run."""
+    from rich.console import Console
+
+    from narkit.commands.demo import run_demo
+
+    run_demo(Console(), out)
+
+
+def main() -> None:
+    """The entry point of the `narkit` script."""
+    app(prog_name="narkit")

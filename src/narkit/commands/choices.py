@@ -1,0 +1,55 @@
+"""Checks of what a user typed: a wrong word ends in one clear line and exit code 2, never in a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import typer
+
+from narkit.errors import BatchError, InstanceError, UnknownNameError
+
+
+@contextlib.contextmanager
+def plain_errors(hint: str | None = None) -> Iterator[None]:
+    """Turns narkit's errors about what was asked for into usage errors; `hint` names the option to blame."""
+    try:
+        yield
+    except (UnknownNameError, InstanceError, BatchError, OSError) as error:
+        raise typer.BadParameter(str(error), param_hint=hint) from None
+
+
+def known_algorithm(name: str) -> str:
+    """The name, if an algorithm has it."""
+    import narkit.algorithms  # noqa: F401  registers the algorithms
+    from narkit.spec import ALGORITHMS
+
+    with plain_errors():
+        return ALGORITHMS[name].name
+
+
+def one_of(what: str, name: str, known: Iterable[str]) -> str:
+    """The name, if it is among the known ones."""
+    names = list(known)
+    if name not in names:
+        raise typer.BadParameter(str(UnknownNameError(what, name, names)))
+    return name
+
+
+def comma_separated_algorithms(text: str | None) -> list[str]:
+    """`bfs,dijkstra` -> ["bfs", "dijkstra"]; nothing -> all."""
+    import narkit.algorithms  # noqa: F401  registers the algorithms
+    from narkit.spec import ALGORITHMS
+
+    return sorted(ALGORITHMS) if text is None else [known_algorithm(name.strip()) for name in text.split(",")]
+
+
+def comma_separated_sizes(text: str) -> list[int]:
+    """`16,64` -> [16, 64]."""
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"expected whole numbers with commas between, such as 16,64; got {text!r}") from None
+    if min(sizes) < 1:
+        raise typer.BadParameter(f"expected sizes of at least 1, got {min(sizes)}")
+    return sizes

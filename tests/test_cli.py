@@ -1,0 +1,178 @@
+"""The command line: what it prints, what it writes, and that mistakes end in one clear line and exit code 2."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+import narkit
+from narkit.cli import app
+from narkit.commands import export
+from narkit.commands.listing import TYPICAL_LENGTHS, measured_length
+from narkit.commands.picture import draw
+from narkit.commands.show import print_run, random_run
+
+COMMANDS = [["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["demo"]]
+
+
+def narkit_command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160", "NO_COLOR": "1"}, terminal_width=160)
+
+
+def error_of(result: Result) -> str:
+    """The error as one line: it is printed in a box, which breaks lines."""
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    return " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("command", [[], ["data"], ["bench"], *COMMANDS], ids=" ".join)
+def test_help_ends_in_examples(command: list[str]) -> None:
+    result = narkit_command(*command, "--help")
+    assert result.exit_code == 0
+    lines = [line.strip() for line in result.output.splitlines() if line.strip()]
+    examples = lines[lines.index("Examples:") + 1 :]
+    assert examples
+    assert all(line.startswith(f"narkit {' '.join(command)}".strip()) or "--import" in line for line in examples)
+
+
+def test_version() -> None:
+    assert narkit_command("--version").output == f"narkit {narkit.__version__}\n"
+
+
+def test_list_names_every_algorithm() -> None:
+    output = narkit_command("list").output
+    for name, algorithm in narkit.ALGORITHMS.items():
+        row = next(line for line in output.splitlines() if f" {name} " in line)
+        assert algorithm.category in row
+
+
+def test_typical_lengths_are_those_measured() -> None:
+    assert {name: measured_length(name) for name in TYPICAL_LENGTHS} == TYPICAL_LENGTHS
+
+
+def test_show_follows_the_run() -> None:
+    result = narkit_command("data", "show", "bfs", "--size", "5", "--seed", "1")
+    assert result.exit_code == 0, result.output
+    for probe in narkit.ALGORITHMS["bfs"].spec.values():
+        assert probe.meaning in result.output
+    assert "step 3 of 3" in result.output
+    assert "→4*" in result.output  # a pointer that has just changed
+    assert narkit_command("data", "show", "bfs", "--size", "5", "--seed", "1").output == result.output
+
+
+@pytest.mark.parametrize("name", sorted(narkit.ALGORITHMS))
+def test_every_run_can_be_followed(name: str) -> None:
+    console = Console(file=io.StringIO(), width=100)
+    batch = random_run(name, size=6, seed=0, density=0.7)
+    print_run(console, batch)
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"step {batch.lengths[0]} of {batch.lengths[0]}" in output
+    for probe_name, probe in batch.spec.items():
+        assert len(probe.meaning.split()) > 1, f"{name}.{probe_name} needs its meaning in words"
+        assert re.search(rf"^\s*{probe_name}\b", output, re.MULTILINE), f"{probe_name} is not shown"
+    assert max(map(len, output.splitlines())) <= 100
+    assert draw(batch) is not None
+
+
+def test_show_stops_where_asked() -> None:
+    output = narkit_command("data", "show", "insertion_sort", "--size", "6", "--max-steps", "2").output
+    assert "step 2 of 6" in output
+    assert "step 3 of 6" not in output
+    assert "4 more steps" in output
+
+
+@pytest.mark.parametrize("name", ["bfs", "insertion_sort"])
+def test_show_draws(name: str, tmp_path: Path) -> None:
+    picture = tmp_path / "run.png"
+    assert narkit_command("data", "show", name, "--picture", str(picture)).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_export_writes_what_the_split_holds(tmp_path: Path) -> None:
+    out = tmp_path / "bfs.npz"
+    result = narkit_command("data", "export", "bfs", "--split", "val", "--out", str(out))
+    assert result.exit_code == 0, result.output
+    batch = narkit.load_split("bfs", "val")
+    with np.load(out) as written:
+        assert set(written) == {
+            "input_pos", "input_s", "input_A", "input_adj", "hint_reach_h", "hint_pi_h", "output_pi", "lengths",
+        }  # fmt: skip
+        assert np.array_equal(written["hint_pi_h"], batch.hints["pi_h"])
+        assert np.array_equal(written["lengths"], batch.lengths)
+    assert [file.name for file in tmp_path.iterdir()] == ["bfs.npz"]
+
+
+def test_export_replaces_nothing_unasked(tmp_path: Path) -> None:
+    out = tmp_path / "bfs.npz"
+    out.write_text("mine")
+    arguments = ("data", "export", "bfs", "--split", "val", "--out", str(out))
+    assert "--force" in error_of(narkit_command(*arguments))
+    assert out.read_text() == "mine"
+    assert narkit_command(*arguments, "--force").exit_code == 0
+    assert out.read_bytes().startswith(b"PK")
+
+
+def test_export_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(KeyboardInterrupt):
+        export.write_archive(tmp_path / "bfs.npz", {"lengths": np.ones(1)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_export_gives_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    export.write_archive(tmp_path / "bfs.npz", {"lengths": np.ones(1)})
+    assert (tmp_path / "bfs.npz").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["data", "show", "bsf"], "no algorithm is named 'bsf'; did you mean 'bfs'?"),
+        (["data", "show", "bfs", "--sise", "4"], "--size"),
+        (["data", "show", "bfs", "--size", "1"], "expected a size of at least 2, got 1"),
+        (["data", "show", "bfs", "--seed", "-1"], "--seed"),
+        (["data", "show", "bfs", "--picture", "run.bmp"], "ends in .png, .svg, .pdf, got 'run.bmp'"),
+        (["data", "export", "bfs", "--split", "tset", "--out", "x.npz"], "did you mean 'test'?"),
+        (["data", "export", "bfs", "--out", "no/such/folder/x.npz"], "no/such/folder does not exist"),
+        (["bench", "data", "--sizes", "16;64"], "such as 16,64; got '16;64'"),
+        (["bench", "data", "--algorithms", "bfs,dijkstr"], "did you mean 'dijkstra'?"),
+        (["bench", "data", "--reference-python", "no_such_python"], "give a Python that has dm-clrs"),
+        (["--import", "no_such_module", "list"], "No module named 'no_such_module'"),
+        (["dat"], "data"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_explained(
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert expected in error_of(narkit_command(*arguments))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bench_writes_its_record(tmp_path: Path) -> None:
+    arguments = ("--algorithms", "bfs", "--sizes", "8", "--seconds", "0.01", "--out", str(tmp_path / "data"))
+    result = narkit_command("bench", "data", *arguments)
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "data.json").read_text())
+    assert record["cells"][0]["algorithm"] == "bfs"
+    assert record["cells"][0]["ours"] > 0
+    assert {"cpu", "commit", "versions", "startup"} <= set(record)
+    assert "| bfs |" in (tmp_path / "data.md").read_text()
+
+
+def test_demo_shows_and_draws(tmp_path: Path) -> None:
+    result = narkit_command("demo", "--out", str(tmp_path / "demo"))
+    assert result.exit_code == 0, result.output
+    assert "the result" in result.output
+    assert [file.suffix for file in (tmp_path / "demo").iterdir()] == [".png"]
