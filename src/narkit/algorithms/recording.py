@@ -5,13 +5,15 @@ Python keyword). Hints have a leading axis of steps; `next_step` gives the row t
 
     def snapshot():
         step = next_step(probes)
-        probes.reach_h[step] = reach      # a value per node
-        probes.u[step, u] = 1             # a mask with a single one
-        probes.time[step] = time          # a value of the graph
+        fill(probes.reach_h[step], reach)  # a value per node
+        probes.u[step, u] = 1  # a mask with a single one
+        probes.time[step] = time  # a value of the graph
 """
 
 import numpy as np
 from numba import njit
+from numba.core.imputils import impl_ret_borrowed
+from numba.extending import intrinsic
 
 
 @njit
@@ -24,6 +26,36 @@ def next_step(probes):
     step = probes.clock[0]
     probes.clock[0] = step + 1
     return min(step, probes.clock[1] - 1)
+
+
+@intrinsic
+def _contiguous(_context, array):
+    """The same array, with the compiler told that its memory is contiguous.
+
+    That holds for every row of a hint, but cannot be seen from the strided array of all steps of one sample.
+    """
+
+    def generate(context, builder, signature, values):
+        return impl_ret_borrowed(context, builder, signature.return_type, values[0])
+
+    return array.copy(layout="C")(array), generate
+
+
+@njit
+def fill(row, values):
+    """`row[:] = values` for the row of a hint, several times faster than the slice assignment."""
+    row = _contiguous(row)
+    for i in range(len(values)):
+        row[i] = values[i]
+
+
+@njit
+def fill_matrix(row, values):
+    """`fill` for hints on edges."""
+    row = _contiguous(row)
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            row[i, j] = values[i, j]
 
 
 @njit

@@ -1,0 +1,314 @@
+"""What a depth-first search tells about connections: articulation points, bridges, strong components."""
+
+import numpy as np
+
+from narkit.algorithms import arguments, instances
+from narkit.algorithms.graph_probes import (
+    BLACK,
+    CLOCK,
+    COLOR,
+    CURRENT,
+    GRAPH_INPUTS,
+    GRAY,
+    LOW,
+    ROOT,
+    STACK,
+    TICK,
+    TIMES,
+    TREE,
+    WHITE,
+)
+from narkit.algorithms.recording import fill, fill_adjacency, fill_classes, fill_graph, fill_matrix, identity, next_step
+from narkit.spec import Densities, algorithm, edge, graph, node
+
+
+@algorithm(
+    category="graphs",
+    inputs=GRAPH_INPUTS,
+    hints={"is_cut_h": node("mask", "nodes known to be articulation points")}
+    | TREE
+    | COLOR
+    | TIMES
+    | LOW
+    | {"child_cnt": node("scalar", "number of children in the search tree, in hundredths")}
+    | STACK
+    | ROOT
+    | CURRENT
+    | CLOCK,
+    outputs={"is_cut": node("mask", "articulation points: nodes whose removal disconnects their component")},
+    arguments={"A": arguments.matrix(arguments.symmetric)},
+    sampler=instances.undirected_graph,
+    densities=Densities().halved(official=0.2),
+)
+def articulation_points(A, probes):
+    """Articulation points by depth-first search (CLRS problem 22-2).
+
+    One hint step is one event of the search: a new root is chosen, a node is discovered, an edge to a white node is
+    followed, an edge back to a node seen before is looked at (again after every return to u), or a node is
+    finished and judged.
+    """
+    num_nodes = len(A)
+    fill_graph(probes, A)
+
+    color = np.zeros(num_nodes, np.int8)
+    pi = identity(num_nodes)
+    d = np.zeros(num_nodes)
+    f = np.zeros(num_nodes)
+    low = np.zeros(num_nodes)
+    child_cnt = np.zeros(num_nodes)
+    is_cut = np.zeros(num_nodes, np.int8)
+    s_prev = identity(num_nodes)
+
+    def snapshot(s, u, v, s_last, time):
+        step = next_step(probes)
+        fill(probes.is_cut_h[step], is_cut)
+        fill(probes.pi_h[step], pi)
+        fill_classes(probes.color[step], color)
+        fill(probes.d[step], d)
+        fill(probes.f[step], f)
+        fill(probes.low[step], low)
+        fill(probes.child_cnt[step], child_cnt)
+        fill(probes.s_prev[step], s_prev)
+        probes.s[step, s] = 1
+        probes.u[step, u] = 1
+        probes.v[step, v] = 1
+        probes.s_last[step, s_last] = 1
+        probes.time[step] = time
+
+    time = 0.0
+    for s in range(num_nodes):
+        if color[s] != WHITE:
+            continue
+        u = v = s_last = s
+        snapshot(s, u, v, s_last, time)
+        while True:
+            if d[u] == 0.0:
+                time += TICK
+                d[u] = time
+                low[u] = time
+                color[u] = GRAY
+                snapshot(s, u, v, s_last, time)
+            for v in range(num_nodes):
+                if A[u, v] == 0:
+                    continue
+                if color[v] == WHITE:
+                    pi[v] = u
+                    color[v] = GRAY
+                    s_prev[v] = s_last
+                    s_last = v
+                    child_cnt[u] += TICK
+                    snapshot(s, u, v, s_last, time)
+                    break
+                elif v != pi[u]:
+                    low[u] = min(low[u], d[v])
+                    snapshot(s, u, v, s_last, time)
+            if s_last == u:  # no white neighbour is left
+                color[u] = BLACK
+                time += TICK
+                f[u] = time
+                is_root = pi[u] == u
+                for child in range(num_nodes):
+                    if pi[child] == u:
+                        low[u] = min(low[u], low[child])
+                        if not is_root and low[child] >= d[u]:
+                            is_cut[u] = 1
+                if is_root and child_cnt[u] > TICK:
+                    is_cut[u] = 1
+                snapshot(s, u, v, s_last, time)
+                if s_prev[u] == u:
+                    break
+                s_last = s_prev[u]
+                s_prev[u] = u
+            u = s_last
+    probes.is_cut[:] = is_cut
+
+
+@algorithm(
+    category="graphs",
+    inputs=GRAPH_INPUTS,
+    hints={"is_bridge_h": edge("mask", "edges known to be bridges; -1 where no edge is")}
+    | TREE
+    | COLOR
+    | TIMES
+    | LOW
+    | STACK
+    | ROOT
+    | CURRENT
+    | CLOCK,
+    outputs={
+        "is_bridge": edge("mask", "bridges: edges whose removal disconnects their component; -1 where no edge is")
+    },
+    arguments={"A": arguments.matrix(arguments.symmetric)},
+    sampler=instances.undirected_graph,
+    densities=Densities().halved(official=0.2),
+)
+def bridges(A, probes):
+    """Bridges by depth-first search (CLRS problem 22-2).
+
+    One hint step is one event of the search: a new root is chosen, a node is discovered, an edge to a white node is
+    followed, an edge back to a node seen before is looked at (again after every return to u), or a node is
+    finished and the edges to its children are judged.
+    """
+    num_nodes = len(A)
+    fill_graph(probes, A)
+
+    color = np.zeros(num_nodes, np.int8)
+    pi = identity(num_nodes)
+    d = np.zeros(num_nodes)
+    f = np.zeros(num_nodes)
+    low = np.zeros(num_nodes)
+    is_bridge = np.zeros((num_nodes, num_nodes), np.int8)
+    fill_adjacency(is_bridge, A)
+    is_bridge -= np.int8(1)  # 0 on edges and self-loops, -1 elsewhere
+    s_prev = identity(num_nodes)
+
+    def snapshot(s, u, v, s_last, time):
+        step = next_step(probes)
+        fill_matrix(probes.is_bridge_h[step], is_bridge)
+        fill(probes.pi_h[step], pi)
+        fill_classes(probes.color[step], color)
+        fill(probes.d[step], d)
+        fill(probes.f[step], f)
+        fill(probes.low[step], low)
+        fill(probes.s_prev[step], s_prev)
+        probes.s[step, s] = 1
+        probes.u[step, u] = 1
+        probes.v[step, v] = 1
+        probes.s_last[step, s_last] = 1
+        probes.time[step] = time
+
+    time = 0.0
+    for s in range(num_nodes):
+        if color[s] != WHITE:
+            continue
+        u = v = s_last = s
+        snapshot(s, u, v, s_last, time)
+        while True:
+            if d[u] == 0.0:
+                time += TICK
+                d[u] = time
+                low[u] = time
+                color[u] = GRAY
+                snapshot(s, u, v, s_last, time)
+            for v in range(num_nodes):
+                if A[u, v] == 0:
+                    continue
+                if color[v] == WHITE:
+                    pi[v] = u
+                    color[v] = GRAY
+                    s_prev[v] = s_last
+                    s_last = v
+                    snapshot(s, u, v, s_last, time)
+                    break
+                elif v != pi[u]:
+                    low[u] = min(low[u], d[v])
+                    snapshot(s, u, v, s_last, time)
+            if s_last == u:  # no white neighbour is left
+                color[u] = BLACK
+                time += TICK
+                f[u] = time
+                for child in range(num_nodes):
+                    if pi[child] == u:
+                        low[u] = min(low[u], low[child])
+                        if low[child] > d[u]:
+                            is_bridge[u, child] = 1
+                            is_bridge[child, u] = 1
+                snapshot(s, u, v, s_last, time)
+                if s_prev[u] == u:
+                    break
+                s_last = s_prev[u]
+                s_prev[u] = u
+            u = s_last
+    fill_matrix(probes.is_bridge, is_bridge)
+
+
+@algorithm(
+    category="graphs",
+    inputs=GRAPH_INPUTS,
+    hints={
+        "scc_id_h": node("pointer", "the root of the node's component, once known; before: itself"),
+        "A_t": edge("mask", "the transposed graph, with self-loops"),
+    }
+    | COLOR
+    | TIMES
+    | STACK
+    | ROOT
+    | CURRENT
+    | CLOCK
+    | {"phase": graph("mask", "0 in the search of the graph, 1 in the search of the transposed graph")},
+    outputs={"scc_id": node("pointer", "a node that stands for the strongly connected component of this one")},
+    arguments={"A": arguments.matrix()},
+    sampler=instances.community_graph,
+    min_size=4,
+)
+def strongly_connected_components(A, probes):
+    """Strongly connected components by two depth-first searches (CLRS 22.5).
+
+    One hint step is one event of either search: a new root is chosen, a node is discovered, an edge to a white node
+    is followed, or a node is finished. The second search goes through the transposed graph, its roots in the order
+    of decreasing finishing time; each of its trees is a component.
+    """
+    num_nodes = len(A)
+    fill_graph(probes, A)
+    A_t = A.T.copy()
+    transposed = np.zeros((num_nodes, num_nodes), np.int8)
+    fill_adjacency(transposed, A_t)
+
+    scc_id = identity(num_nodes)
+    color = np.zeros(num_nodes, np.int8)
+    d = np.zeros(num_nodes)
+    f = np.zeros(num_nodes)
+    s_prev = identity(num_nodes)
+
+    def snapshot(s, u, v, s_last, time, phase):
+        step = next_step(probes)
+        fill(probes.scc_id_h[step], scc_id)
+        fill_matrix(probes.A_t[step], transposed)
+        fill_classes(probes.color[step], color)
+        fill(probes.d[step], d)
+        fill(probes.f[step], f)
+        fill(probes.s_prev[step], s_prev)
+        probes.s[step, s] = 1
+        probes.u[step, u] = 1
+        probes.v[step, v] = 1
+        probes.s_last[step, s_last] = 1
+        probes.time[step] = time
+        probes.phase[step] = phase
+
+    time = 0.0
+    for phase in range(2):
+        edges = A if phase == 0 else A_t
+        roots = identity(num_nodes) if phase == 0 else np.argsort(-f)  # finishing times are distinct: no ties
+        color[:] = WHITE
+        for s in roots:
+            if color[s] != WHITE:
+                continue
+            u = v = s_last = s
+            snapshot(s, u, v, s_last, time, phase)
+            while True:
+                if phase == 1:
+                    scc_id[u] = s
+                # The second search keeps the first one's discovery times, except at its roots. So the benchmark has it.
+                if color[u] == WHITE or d[u] == 0.0:
+                    time += TICK
+                    d[u] = time
+                    color[u] = GRAY
+                    snapshot(s, u, v, s_last, time, phase)
+                for v in range(num_nodes):
+                    if edges[u, v] != 0 and color[v] == WHITE:
+                        color[v] = GRAY
+                        s_prev[v] = s_last
+                        s_last = v
+                        snapshot(s, u, v, s_last, time, phase)
+                        break
+                if s_last == u:  # no white neighbour is left
+                    color[u] = BLACK
+                    time += TICK
+                    f[u] = time
+                    snapshot(s, u, v, s_last, time, phase)
+                    if s_prev[u] == u:
+                        break
+                    s_last = s_prev[u]
+                    s_prev[u] = u
+                u = s_last
+    probes.scc_id[:] = scc_id

@@ -1,0 +1,44 @@
+"""The probes that many graph algorithms share, described once."""
+
+from narkit.spec import edge, graph, node
+
+WHITE, GRAY, BLACK = 0, 1, 2  # the colours of a depth-first search: not seen, on the stack, finished
+TICK = 0.01  # one unit of a depth-first search's clock
+
+GRAPH_INPUTS = {
+    "pos": node("scalar", "position of the node, which tells nodes apart"),
+    "A": edge("scalar", "weight of the edge, 0 where none is"),
+    "adj": edge("mask", "whether an edge or a self-loop is here"),
+}
+SOURCE = node("mask_one", "the source")
+GRAPH_INPUTS_WITH_SOURCE = {"pos": GRAPH_INPUTS["pos"], "s": SOURCE, "A": GRAPH_INPUTS["A"], "adj": GRAPH_INPUTS["adj"]}
+
+# Depth-first search. The stack of gray nodes is a linked list, from the top down.
+COLOR = {"color": node("categorical", "white (not seen), gray (on the stack) or black (finished)", classes=3)}
+TREE = {"pi_h": node("pointer", "the node from which each was discovered; roots and undiscovered nodes: themselves")}
+TIMES = {
+    "d": node("scalar", "discovery time, 0 before it, in hundredths"),
+    "f": node("scalar", "finishing time, 0 before it, in hundredths"),
+}
+LOW = {"low": node("scalar", "the earliest discovery time that the node's subtree reaches by one edge out of the tree")}
+STACK = {"s_prev": node("pointer", "the node below this one on the stack; the bottom, and nodes not on it: themselves")}
+ROOT = {"s": node("mask_one", "the root of the current search tree")}
+CURRENT = {
+    "u": node("mask_one", "the node being explored"),
+    "v": node("mask_one", "the node looked at from u; the last node of all when none was left to visit"),
+    "s_last": node("mask_one", "the top of the stack"),
+}
+CLOCK = {"time": graph("scalar", "the clock: ticks by a hundredth whenever a node is discovered or finished")}
+
+# A topological order, built from its end: every node that finishes is put in front.
+ORDER = {
+    "topo_h": node("pointer", "the next node in the order built so far; the last, and nodes not yet in it: themselves"),
+    "topo_head_h": node("mask_one", "the first node of the order"),
+}
+
+# A priority queue that holds only nodes which some edge has reached.
+QUEUE = {
+    "mark": node("mask", "nodes taken out of the queue"),
+    "in_queue": node("mask", "nodes in the queue"),
+    "u": node("mask_one", "the node just taken out of the queue; at first, the source"),
+}
