@@ -1,0 +1,148 @@
+"""Reductions over triplets of nodes, one row of triplets at a time.
+
+Each function loops over the first node i of the triplet, so its largest temporary has the size of the edge
+features. The backward passes loop in the same way and recompute what they need.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def attention_logits(
+    pair_ij: Float[Array, "node node hidden"],
+    pair_ik: Float[Array, "node node hidden"],
+    pair_jk: Float[Array, "node node hidden"],
+    weights: Float[Array, "head width"],
+    slope: float,
+) -> Float[Array, "head node node node"]:
+    """Logits of Triplet Edge Attention: `sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, per head.
+
+    The heads split the hidden features: `head * width = hidden`.
+    """
+
+    def row(pairs):
+        return _head_sums(_leaky(_row_of_triplets(*pairs, pair_jk), slope) * weights.reshape(-1), len(weights))
+
+    return jnp.moveaxis(lax.map(row, (pair_ij, pair_ik)), 0, 1)
+
+
+def _attention_forward(pair_ij, pair_ik, pair_jk, weights, slope):
+    return attention_logits(pair_ij, pair_ik, pair_jk, weights, slope), (pair_ij, pair_ik, pair_jk, weights)
+
+
+def _attention_backward(slope, saved, cotangent):
+    pair_ij, pair_ik, pair_jk, weights = saved
+
+    def row(carry, inputs):
+        d_pair_jk, d_weights = carry
+        pairs_ij, pairs_ik, d_logits = inputs
+        t = _row_of_triplets(pairs_ij, pairs_ik, pair_jk)
+        d_logits = _spread_heads(d_logits, weights.shape[1])
+        d_weights = d_weights + jnp.sum(d_logits * _leaky(t, slope), axis=(0, 1))
+        d_t = d_logits * weights.reshape(-1) * jnp.where(t > 0, 1.0, slope)
+        return (d_pair_jk + d_t, d_weights), (d_t.sum(1), d_t.sum(0))
+
+    start = (jnp.zeros_like(pair_jk), jnp.zeros_like(weights.reshape(-1)))
+    inputs = (pair_ij, pair_ik, jnp.moveaxis(cotangent, 1, 0))
+    (d_pair_jk, d_weights), (d_pair_ij, d_pair_ik) = lax.scan(row, start, inputs)
+    return d_pair_ij, d_pair_ik, d_pair_jk, d_weights.reshape(weights.shape)
+
+
+attention_logits.defvjp(_attention_forward, _attention_backward)
+
+
+def _row_of_triplets(pairs_ij, pairs_ik, pair_jk):
+    """All triplets (i, j, k) with the same i."""
+    return pairs_ij[:, None] + pairs_ik[None, :] + pair_jk
+
+
+def _leaky(t, slope):
+    return jnp.where(t > 0, t, slope * t)
+
+
+def _head_sums(values, num_heads):
+    """Sums the features of each head: (j, k, hidden) -> (head, j, k)."""
+    return jnp.moveaxis(values.reshape(*values.shape[:2], num_heads, -1).sum(-1), -1, 0)
+
+
+def _spread_heads(values, width):
+    """The transpose of `_head_sums`: (head, j, k) -> (j, k, hidden)."""
+    return jnp.repeat(jnp.moveaxis(values, 0, -1), width, axis=-1)
+
+
+@jax.custom_vjp
+def triplet_max(
+    pair_ij: Float[Array, "node node width"], pair_ik: Float[Array, "node node width"]
+) -> Float[Array, "node node width"]:
+    """`max_i (u_ij + w_ik)`: the max-plus product that Triplet-GMPNN reduces its triplets with."""
+
+    def row(best, pairs):
+        return jnp.maximum(best, pairs[0][:, None] + pairs[1][None, :]), None
+
+    start = jnp.full(pair_ij.shape, -jnp.inf, pair_ij.dtype)
+    return lax.scan(row, start, (pair_ij, pair_ik))[0]
+
+
+def _max_forward(pair_ij, pair_ik):
+    best = triplet_max(pair_ij, pair_ik)
+    return best, (pair_ij, pair_ik, best)
+
+
+def _max_backward(saved, cotangent):
+    """As for `jnp.max`, nodes that tie share the gradient in equal parts."""
+    pair_ij, pair_ik, best = saved
+
+    def is_best(pairs):
+        return (pairs[0][:, None] + pairs[1][None, :] == best).astype(best.dtype)
+
+    ties = lax.scan(lambda count, pairs: (count + is_best(pairs), None), jnp.zeros_like(best), (pair_ij, pair_ik))[0]
+    share = cotangent / ties
+
+    def row(pairs):
+        d_row = share * is_best(pairs)
+        return d_row.sum(1), d_row.sum(0)
+
+    return lax.map(row, (pair_ij, pair_ik))
+
+
+triplet_max.defvjp(_max_forward, _max_backward)
+
+
+@jax.custom_vjp
+def edge_pointer_logits(
+    edges: Float[Array, "node node hidden"], nodes: Float[Array, "node hidden"], weights: Float[Array, " hidden"]
+) -> Float[Array, "node node node"]:
+    """`sum_h w_h max(a_ij, d_k)_h`: how strongly the edge from i to j points to k."""
+    return lax.map(lambda row: jnp.sum(jnp.maximum(row[:, None], nodes[None]) * weights, axis=-1), edges)
+
+
+def _pointer_forward(edges, nodes, weights):
+    return edge_pointer_logits(edges, nodes, weights), (edges, nodes, weights)
+
+
+def _pointer_backward(saved, cotangent):
+    """As for `jnp.maximum`, an edge and a node that tie take half of the gradient each."""
+    edges, nodes, weights = saved
+
+    def row(carry, inputs):
+        d_nodes, d_weights = carry
+        edge_row, d_logits = inputs
+        d_logits = d_logits[..., None]
+        difference = edge_row[:, None] - nodes[None]
+        to_edge = 0.5 * (1.0 + jnp.sign(difference))
+        d_weights = d_weights + jnp.sum(d_logits * jnp.maximum(edge_row[:, None], nodes[None]), axis=(0, 1))
+        d_max = d_logits * weights
+        d_edge = jnp.sum(d_max * to_edge, axis=1)
+        d_nodes = d_nodes + jnp.sum(d_max * (1.0 - to_edge), axis=0)
+        return (d_nodes, d_weights), d_edge
+
+    (d_nodes, d_weights), d_edges = lax.scan(row, (jnp.zeros_like(nodes), jnp.zeros_like(weights)), (edges, cotangent))
+    return d_edges, d_nodes, d_weights
+
+
+edge_pointer_logits.defvjp(_pointer_forward, _pointer_backward)

@@ -1,0 +1,156 @@
+"""Decoders: from the features of a step to the logits of probes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from narkit.kernels import triplets
+from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
+from narkit.models.layers import Linear, side_by_side, split_outputs
+from narkit.spec import Kind, Location, Probe, Spec
+
+
+class Decoder(eqx.Module):
+    """The Linears of one probe, by what they read."""
+
+    on_nodes: tuple[Linear, ...]  # [x || hidden || next hidden] of every node
+    on_edges: tuple[Linear, ...]  # the encoded edges, and beside them the processor's edge latents if it has any
+    on_pooled: tuple[Linear, ...]  # the maximum of the node features over the nodes
+    on_graph: tuple[Linear, ...]  # the encoded graph
+    score: Linear | None  # weighs how a pointer's two ends compare
+
+    def __init__(self, probe: Probe, hidden_size: int, edge_size: int, *, key: PRNGKeyArray):
+        points = probe.kind in (Kind.POINTER, Kind.PERMUTATION_POINTER)
+        width = probe.num_classes or 1
+        match probe.location:
+            case Location.NODE:
+                nodes, edges, graph = ([hidden_size] * 2, [hidden_size], []) if points else ([width], [], [])
+            case Location.EDGE:
+                nodes, edges, graph = ([hidden_size] * 3, [hidden_size], []) if points else ([width] * 2, [width], [])
+            case Location.GRAPH:
+                nodes, edges, graph = ([1] if points else [], [], [width])
+            case _:
+                assert_never(probe.location)
+        keys = iter(jax.random.split(key, len(nodes) + len(edges) + 2 * len(graph) + 1))
+
+        def linears(inputs: int, widths: list[int]) -> tuple[Linear, ...]:
+            return tuple(Linear(inputs, outputs, key=next(keys)) for outputs in widths)
+
+        self.on_nodes = linears(3 * hidden_size, nodes)
+        self.on_edges = linears(edge_size, edges)
+        self.on_pooled = linears(3 * hidden_size, graph)
+        self.on_graph = linears(hidden_size, graph)
+        self.score = Linear(hidden_size, 1, key=next(keys)) if points and not graph else None
+
+
+class Decoders(eqx.Module):
+    """A decoder per decoded probe."""
+
+    by_probe: dict[str, Decoder]
+    hidden_size: int = eqx.field(static=True)
+    latent_size: int = eqx.field(static=True)
+
+    def __init__(self, spec: Spec, hidden_size: int, latent_size: int, *, key: PRNGKeyArray):
+        """Builds decoders for every probe of `spec`. `latent_size`: the width of the processor's edge latents, or 0."""
+        keys = jax.random.split(key, len(spec))
+        self.by_probe = {
+            name: Decoder(probe, hidden_size, hidden_size + latent_size, key=k)
+            for (name, probe), k in zip(spec.items(), keys, strict=True)
+        }
+        self.hidden_size = hidden_size
+        self.latent_size = latent_size
+
+    def bind(self, spec: Spec, bases: Bases) -> BoundDecoders:
+        """The decoders for factored features. Linears that read the same are merged into one."""
+        decoders = self.by_probe.values()
+        hidden = (self.hidden_size, self.hidden_size)
+        latent = (self.latent_size,) if self.latent_size else ()
+        return BoundDecoders(
+            probes=tuple((name, spec[name]) for name in self.by_probe),
+            node_features=bases.node,
+            on_nodes=_merge([linear for d in decoders for linear in d.on_nodes], bases.node, hidden),
+            on_edges=tuple(tuple(fold(linear, bases.edge, latent) for linear in d.on_edges) for d in decoders),
+            on_pooled=tuple(d.on_pooled for d in decoders),
+            on_graph=_merge([linear for d in decoders for linear in d.on_graph], bases.graph),
+            scores=tuple(d.score for d in decoders),
+            node_counts=tuple(len(d.on_nodes) for d in decoders),
+        )
+
+
+class MergedLinears(eqx.Module):
+    """Several Linears of the same input as one product."""
+
+    merged: FoldedLinear | None
+    widths: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, scalars: Float[Array, "*axes scalar"], *dense: Array) -> list[Array]:
+        return split_outputs(self.merged(scalars, *dense), self.widths) if self.merged is not None else []
+
+
+def _merge(linears: Sequence[Linear], basis: Basis, dense_sizes: Sequence[int] = ()) -> MergedLinears:
+    widths = tuple(linear.bias.shape[0] for linear in linears)
+    return MergedLinears(fold(side_by_side(linears), basis, dense_sizes) if linears else None, widths)
+
+
+class BoundDecoders(eqx.Module):
+    """Decoders that read scalars and hidden states. Made by `Decoders.bind`."""
+
+    probes: tuple[tuple[str, Probe], ...] = eqx.field(static=True)
+    node_features: Basis
+    on_nodes: MergedLinears
+    on_edges: tuple[tuple[FoldedLinear, ...], ...]
+    on_pooled: tuple[tuple[Linear, ...], ...]
+    on_graph: MergedLinears
+    scores: tuple[Linear | None, ...]
+    node_counts: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(
+        self,
+        scalars: Scalars,
+        hidden: Float[Array, "node hidden"],
+        next_hidden: Float[Array, "node hidden"],
+        edge_latents: Float[Array, "node node latent"] | None,
+    ) -> dict[str, Array]:
+        """The logits of every decoded probe for one sample at one step."""
+        from_nodes = iter(self.on_nodes(scalars.node, hidden, next_hidden))
+        from_graph = iter(self.on_graph(scalars.graph))
+        latents = () if edge_latents is None else (edge_latents,)
+        pooled = jnp.concatenate([self.node_features(scalars.node).max(0), hidden.max(0), next_hidden.max(0)])
+        logits = {}
+        for i, (name, probe) in enumerate(self.probes):
+            nodes = [next(from_nodes) for _ in range(self.node_counts[i])]
+            edges = [linear(scalars.edge, *latents) for linear in self.on_edges[i]]
+            graph = [linear(pooled) + next(from_graph) for linear in self.on_pooled[i]]
+            logits[name] = _logits(probe, nodes, edges, graph, self.scores[i])
+        return logits
+
+
+def _logits(probe: Probe, nodes: list[Array], edges: list[Array], graph: list[Array], score: Linear | None) -> Array:
+    """Puts the readings of a probe's Linears together."""
+    points = probe.kind in (Kind.POINTER, Kind.PERMUTATION_POINTER)
+    match probe.location:
+        case Location.NODE if points:
+            first, second = nodes
+            # The pointer from i to p is encoded on the edge (i, p) but decoded from (p, i), as in the reference.
+            ends = jnp.maximum(first[:, None], jnp.swapaxes(second[:, None] + edges[0], 0, 1))
+            return score(ends)[..., 0]
+        case Location.EDGE if points:
+            pairs = nodes[0][:, None] + nodes[1][None] + edges[0]
+            return triplets.edge_pointer_logits(pairs, nodes[2], score.weight[:, 0]) + score.bias
+        case Location.GRAPH if points:
+            return graph[0] + nodes[0][:, 0]
+        case Location.NODE:
+            values = nodes[0]
+        case Location.EDGE:
+            values = nodes[0][:, None] + nodes[1][None] + edges[0]
+        case Location.GRAPH:
+            values = graph[0]
+        case _:
+            assert_never(probe.location)
+    return values if probe.kind is Kind.CATEGORICAL else values[..., 0]

@@ -1,0 +1,110 @@
+"""Encoders: from probes to the scalars of factored features, and the bases that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PRNGKeyArray
+
+from narkit.models.features import Bases, Scalars, join
+from narkit.models.layers import Linear
+from narkit.spec import Kind, Location, Probe, Spec, Stage
+
+Values = Mapping[str, Array]
+"""Probe values as networks read them: floats, pointers as distributions over the nodes."""
+
+
+class Encoders(eqx.Module):
+    """One Linear per encoded probe (two for edge pointers), from its scalars to the hidden size."""
+
+    linears: dict[str, tuple[Linear, ...]]
+    hidden_size: int = eqx.field(static=True)
+
+    def __init__(self, spec: Spec, hidden_size: int, *, key: PRNGKeyArray):
+        """Builds encoders for every probe of `spec`; leave out those that are not to be encoded."""
+        keys = jax.random.split(key, len(spec))
+        self.linears = {
+            name: _linears(probe, hidden_size, key=k) for (name, probe), k in zip(spec.items(), keys, strict=True)
+        }
+        self.hidden_size = hidden_size
+
+    def bases(self, spec: Spec) -> Bases:
+        """The bases of node, edge and graph features, in the order in which `scalars` lays out the scalars."""
+        at = {location: [] for location in Location}
+        for name, linears in self.linears.items():
+            at[feature_location(spec[name])].extend(linears)
+        return Bases(
+            *(join(at[location], self.hidden_size) for location in (Location.NODE, Location.EDGE, Location.GRAPH))
+        )
+
+    def scalars(self, spec: Spec, values: Values, num_nodes: int) -> Scalars:
+        """The scalars of one sample at one step."""
+        at = {location: [] for location in Location}
+        for name in self.linears:
+            at[feature_location(spec[name])].append(_scalars(spec[name], values[name]))
+        shapes = {Location.NODE: (num_nodes,), Location.EDGE: (num_nodes, num_nodes), Location.GRAPH: ()}
+        none = {location: jnp.zeros((*shape, 0)) for location, shape in shapes.items()}
+        joined = {location: jnp.concatenate(parts, -1) if parts else none[location] for location, parts in at.items()}
+        return Scalars(joined[Location.NODE], joined[Location.EDGE], joined[Location.GRAPH])
+
+
+def _linears(probe: Probe, hidden_size: int, *, key: PRNGKeyArray) -> tuple[Linear, ...]:
+    # Scalar hints are drawn with a smaller spread, as the reference's `xavier_on_scalars` does.
+    stddev = hidden_size**-0.5 if probe.stage is Stage.HINT and probe.kind is Kind.SCALAR else None
+    inputs = probe.num_classes if probe.kind is Kind.CATEGORICAL else 1
+    count = 2 if probe.location is Location.EDGE and probe.kind is Kind.POINTER else 1
+    return tuple(Linear(inputs, hidden_size, key=k, stddev=stddev) for k in jax.random.split(key, count))
+
+
+def feature_location(probe: Probe) -> Location:
+    """Where a probe's encoding is added: a pointer from a node is a feature of an edge, one of the graph of nodes."""
+    match probe.kind:
+        case Kind.SCALAR | Kind.MASK | Kind.MASK_ONE | Kind.CATEGORICAL:
+            return probe.location
+        case Kind.POINTER | Kind.PERMUTATION_POINTER | Kind.SHOULD_BE_PERMUTATION:
+            return Location.NODE if probe.location is Location.GRAPH else Location.EDGE
+        case _:
+            assert_never(probe.kind)
+
+
+def _scalars(probe: Probe, value: Array) -> Array:
+    """The scalars of one probe, on a new last axis."""
+    match probe.kind:
+        case Kind.CATEGORICAL:
+            return value
+        case Kind.POINTER if probe.location is Location.EDGE:
+            # Averaged over the edges that enter a node, and over those that leave it.
+            return jnp.stack([value.mean(-3), value.mean(-2)], axis=-1)
+        case _:
+            return value[..., None]
+
+
+def as_values(spec: Spec, arrays: Mapping[str, Array], num_nodes: int) -> dict[str, Array]:
+    """Stored probes (compact types, pointers as indices) as networks read them."""
+    return {name: as_value(spec[name], array, num_nodes) for name, array in arrays.items()}
+
+
+def as_value(probe: Probe, array: Array, num_nodes: int) -> Array:
+    match probe.kind:
+        case Kind.SCALAR | Kind.MASK | Kind.MASK_ONE | Kind.CATEGORICAL:
+            return array.astype(float)
+        case Kind.POINTER | Kind.PERMUTATION_POINTER | Kind.SHOULD_BE_PERMUTATION:
+            return jax.nn.one_hot(array, num_nodes)
+        case _:
+            assert_never(probe.kind)
+
+
+def adjacency(spec: Spec, values: Values, num_nodes: int) -> Bool[Array, "node node"]:
+    """Who may talk to whom: self-loops, either direction of a node pointer, either direction of an edge mask."""
+    connected = jnp.eye(num_nodes, dtype=bool)
+    for name, value in values.items():
+        probe = spec[name]
+        if probe.location is Location.NODE and feature_location(probe) is Location.EDGE:
+            connected |= value + value.T > 0.5
+        elif probe.location is Location.EDGE and probe.kind is Kind.MASK:
+            connected |= value + value.T > 0.0
+    return connected

@@ -1,0 +1,94 @@
+"""Factored features: few scalars per node, edge or graph in place of wide vectors.
+
+Every encoder is a Linear from one scalar (or one-hot class) per element, so the features of an element are a sum of
+few directions, each scaled by one scalar:
+
+    e_ij = sum_p s_ij,p * direction_p + offset
+
+A Linear of factored features is factored features again, with the same scalars: `directions @ W` and
+`offset @ W + b`. These products involve parameters only. They are taken once, before the time loop, and inside it
+there are only products with as many columns as there are scalars (0 to 13), not with the hidden size.
+
+So a network is used in two phases: `bind` folds the bases through its Linears, and the bound network maps scalars
+and hidden states to predictions at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from narkit.models.layers import Linear
+
+
+class Basis(eqx.Module):
+    """The parameters of factored features: one direction per scalar, and an offset."""
+
+    directions: Float[Array, "scalar hidden"]
+    offset: Float[Array, " hidden"]
+
+    def __call__(self, scalars: Float[Array, "*axes scalar"]) -> Float[Array, "*axes hidden"]:
+        """The features themselves."""
+        return scalars @ self.directions + self.offset
+
+    def through(self, linear: Linear) -> Basis:
+        """The basis of a Linear of these features."""
+        return Basis(self.directions @ linear.weight, self.offset @ linear.weight + linear.bias)
+
+
+class Bases(eqx.Module):
+    """The bases of the features of nodes, edges and the graph."""
+
+    node: Basis
+    edge: Basis
+    graph: Basis
+
+
+class Scalars(eqx.Module):
+    """What varies from step to step of factored features: the scalars of nodes, edges and the graph."""
+
+    node: Float[Array, "*batch node node_scalar"]
+    edge: Float[Array, "*batch node node edge_scalar"]
+    graph: Float[Array, "*batch graph_scalar"]
+
+
+class FoldedLinear(eqx.Module):
+    """A Linear whose input is factored features followed by dense ones: `[x || hidden || ...]`."""
+
+    basis: Basis
+    dense_weights: tuple[Float[Array, "_ outputs"], ...]
+
+    def __call__(
+        self, scalars: Float[Array, "*axes scalar"], *dense: Float[Array, "*axes _"]
+    ) -> Float[Array, "*axes outputs"]:
+        result = self.basis(scalars)
+        for values, weight in zip(dense, self.dense_weights, strict=True):
+            result = result + values @ weight
+        return result
+
+
+def fold(linear: Linear, basis: Basis, dense_sizes: Sequence[int] = ()) -> FoldedLinear:
+    """Folds a basis through the first rows of a Linear; the others go with dense inputs of the given sizes."""
+    width = basis.offset.shape[0]
+    weight, blocks = linear.weight[:width], []
+    start = width
+    for size in dense_sizes:
+        blocks.append(linear.weight[start : start + size])
+        start += size
+    if start != linear.weight.shape[0]:
+        raise ValueError(
+            f"a Linear of {linear.weight.shape[0]} inputs cannot read {width} factored and {dense_sizes} dense"
+        )
+    return FoldedLinear(Basis(basis.directions @ weight, basis.offset @ weight + linear.bias), tuple(blocks))
+
+
+def join(linears: Iterable[Linear], hidden_size: int) -> Basis:
+    """The basis of a sum of encodings: the encoders' weights are the directions, their biases add up."""
+    linears = list(linears)
+    if not linears:
+        return Basis(jnp.zeros((0, hidden_size)), jnp.zeros((hidden_size,)))
+    directions = jnp.concatenate([linear.weight for linear in linears])
+    return Basis(directions, sum((linear.bias for linear in linears[1:]), linears[0].bias))

@@ -1,0 +1,64 @@
+"""The two layers that everything is made of, initialised as the reference initialises them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+LAYER_NORM_EPSILON = 1e-5
+
+
+class Linear(eqx.Module):
+    """`x @ weight + bias` on the last axis.
+
+    Weights are drawn from a normal distribution with variance 1 / inputs that is cut off at two standard deviations;
+    the variance lost to the cut is not restored. Biases start at a constant.
+    """
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, inputs: int, outputs: int, *, key: PRNGKeyArray, stddev: float | None = None, bias: float = 0.0):
+        stddev = inputs**-0.5 if stddev is None else stddev
+        self.weight = stddev * jax.random.truncated_normal(key, -2.0, 2.0, (inputs, outputs))
+        self.bias = jnp.full((outputs,), bias)
+
+    def __call__(self, x: Float[Array, "*axes inputs"]) -> Float[Array, "*axes outputs"]:
+        return x @ self.weight + self.bias
+
+
+def side_by_side(linears: Sequence[Linear]) -> Linear:
+    """One Linear that gives the outputs of several with the same inputs, one after the other.
+
+    Made once per training step, it turns many small products in the time loop into a single one.
+    """
+    first = linears[0]
+    weight = jnp.concatenate([linear.weight for linear in linears], axis=1)
+    bias = jnp.concatenate([linear.bias for linear in linears])
+    return eqx.tree_at(lambda linear: (linear.weight, linear.bias), first, (weight, bias))
+
+
+def split_outputs(values: Float[Array, "*axes outputs"], sizes: Sequence[int]) -> list[Float[Array, "*axes _"]]:
+    """Takes the outputs of a Linear made by `side_by_side` apart again."""
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
+    return jnp.split(values, ends, axis=-1)
+
+
+class LayerNorm(eqx.Module):
+    """Normalises the last axis to mean 0 and variance 1, then scales and shifts it."""
+
+    scale: Float[Array, " hidden"]
+    offset: Float[Array, " hidden"]
+
+    def __init__(self, size: int):
+        self.scale = jnp.ones((size,))
+        self.offset = jnp.zeros((size,))
+
+    def __call__(self, x: Float[Array, "*axes hidden"]) -> Float[Array, "*axes hidden"]:
+        mean = x.mean(-1, keepdims=True)
+        variance = x.var(-1, keepdims=True)
+        return (x - mean) * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON) * self.scale + self.offset

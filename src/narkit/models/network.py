@@ -1,0 +1,305 @@
+"""The reasoner: encoders, a processor and decoders, unrolled over the steps of an algorithm."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from narkit.algorithms import ALGORITHMS
+from narkit.data.batch import Batch
+from narkit.errors import BatchError, UnknownNameError
+from narkit.models import predictions
+from narkit.models.decoders import BoundDecoders, Decoders
+from narkit.models.encoders import Encoders, Values, adjacency, as_value, as_values
+from narkit.models.features import Scalars
+from narkit.models.processors import ProcessorFactory, make_processor
+from narkit.models.processors.base import BoundProcessor, Hidden, Processor
+from narkit.spec import Spec, Stage
+
+
+class Hints(enum.StrEnum):
+    """What a network does with hints."""
+
+    ENCODED = "encoded"  # predicts them, and reads its own predictions at the next step
+    DECODED = "decoded"  # predicts them for the loss only
+    NONE = "none"  # neither; the number of steps stays that of the hints
+
+
+class Reprediction(enum.StrEnum):
+    """In which form predicted hints are fed back."""
+
+    SOFT = "soft"  # probabilities, which gradients flow through
+    HARD = "hard"  # the likeliest values
+    HARD_ON_EVAL = "hard_on_eval"  # soft in training, hard in evaluation
+
+
+@dataclass(frozen=True)
+class Unrolling:
+    """How a network runs over the steps: options of a call, not of the network.
+
+    `teacher_forcing` is the probability with which a sample reads the true hints in place of predicted ones at a
+    step of training.
+    """
+
+    teacher_forcing: float = 0.0
+    reprediction: Reprediction = Reprediction.SOFT
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.teacher_forcing <= 1.0:
+            raise ValueError(f"expected a teacher-forcing probability in [0, 1], got {self.teacher_forcing}")
+        try:
+            object.__setattr__(self, "reprediction", Reprediction(self.reprediction))
+        except ValueError:
+            raise UnknownNameError("reprediction", self.reprediction, [r.value for r in Reprediction]) from None
+
+
+class DeviceBatch(eqx.Module):
+    """A transformed batch as arrays that programs are compiled for."""
+
+    algorithm: str = eqx.field(static=True)
+    inputs: dict[str, Array]
+    hints: dict[str, Array]
+    outputs: dict[str, Array]
+    lengths: Int[Array, " batch"]
+
+    @classmethod
+    def of(cls, batch: Batch) -> DeviceBatch:
+        """The batch on the device; a raw one is transformed first, its positions kept."""
+        from narkit.data.transforms import transform
+
+        batch = transform(batch, random_positions=False)
+        inputs, hints, outputs = (
+            {name: jnp.asarray(values) for name, values in probes.items()}
+            for probes in (batch.inputs, batch.hints, batch.outputs)
+        )
+        return cls(batch.algorithm, inputs, hints, outputs, jnp.asarray(batch.lengths))
+
+    @property
+    def num_nodes(self) -> int:
+        return self.inputs["pos"].shape[-1]
+
+    @property
+    def num_steps(self) -> int:
+        """Processor steps: one fewer than hint steps, but at least one."""
+        return max(1, next(iter(self.hints.values())).shape[0] - 1)
+
+
+class Reasoner(eqx.Module):
+    """An encode-process-decode network for one algorithm, or for several that share the processor.
+
+    **Arguments**
+
+    - `algorithms`: a name, or a list of names; each algorithm has its own encoders and decoders.
+    - `processor`: a name in `narkit.PROCESSORS`, or a configured class, `functools.partial(TEAM, num_heads=4)`.
+    - `hidden_size`: the width of all features and of the hidden state.
+    - `hints`: "encoded", "decoded" or "none", see `Hints`.
+    """
+
+    encoders: dict[str, Encoders]
+    output_decoders: dict[str, Decoders]
+    hint_decoders: dict[str, Decoders]
+    processor: Processor
+    algorithms: tuple[str, ...] = eqx.field(static=True)
+    hidden_size: int = eqx.field(static=True)
+    hints: Hints = eqx.field(static=True)
+
+    def __init__(
+        self,
+        algorithms: str | Sequence[str],
+        processor: str | ProcessorFactory = "team",
+        hidden_size: int = 128,
+        hints: Hints | str = Hints.ENCODED,
+        *,
+        key: PRNGKeyArray,
+    ):
+        names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"expected one or more different algorithms, got {names}")
+        try:
+            self.hints = Hints(hints)
+        except ValueError:
+            raise UnknownNameError("hint mode", hints, [mode.value for mode in Hints]) from None
+        self.algorithms = tuple(ALGORITHMS[name].name for name in names)
+        self.hidden_size = hidden_size
+        processor_key, *keys = jax.random.split(key, 1 + len(names))
+        self.processor = make_processor(processor, hidden_size, key=processor_key)
+        self.encoders, self.output_decoders, self.hint_decoders = {}, {}, {}
+        for name, algorithm_key in zip(self.algorithms, keys, strict=True):
+            encoder_key, output_key, hint_key = jax.random.split(algorithm_key, 3)
+            spec = ALGORITHMS[name].transformed_spec
+            latent_size = self.processor.latent_size
+            self.encoders[name] = Encoders(_encoded(spec, self.hints), hidden_size, key=encoder_key)
+            self.output_decoders[name] = Decoders(_at(spec, Stage.OUTPUT), hidden_size, latent_size, key=output_key)
+            decoded = {} if self.hints is Hints.NONE else _at(spec, Stage.HINT)
+            self.hint_decoders[name] = Decoders(decoded, hidden_size, latent_size, key=hint_key)
+
+    def bind(self, algorithm: str) -> BoundReasoner:
+        """The network for one of its algorithms, with the encoders folded into processor and decoders."""
+        if algorithm not in self.algorithms:
+            raise BatchError(f"expected a batch of {' or '.join(self.algorithms)}, got one of {algorithm}")
+        spec = ALGORITHMS[algorithm].transformed_spec
+        encoders = self.encoders[algorithm]
+        bases = encoders.bases(spec)
+        return BoundReasoner(
+            algorithm=algorithm,
+            encoders=encoders,
+            processor=self.processor.bind(bases),
+            output_decoders=self.output_decoders[algorithm].bind(spec, bases),
+            hint_decoders=self.hint_decoders[algorithm].bind(spec, bases),
+        )
+
+
+def _at(spec: Spec, stage: Stage) -> dict:
+    return {name: probe for name, probe in spec.items() if probe.stage is stage}
+
+
+def _encoded(spec: Spec, hints: Hints) -> dict:
+    return {
+        name: probe
+        for name, probe in spec.items()
+        if probe.stage is Stage.INPUT or (probe.stage is Stage.HINT and hints is Hints.ENCODED)
+    }
+
+
+class LastStep(eqx.Module):
+    """What the output decoders read: the features and hidden states of each sample's own last step."""
+
+    scalars: Scalars
+    hidden: Hidden
+    next_hidden: Hidden
+
+
+class BoundReasoner(eqx.Module):
+    """A reasoner for one algorithm that maps scalars to predictions. Made by `Reasoner.bind`."""
+
+    algorithm: str = eqx.field(static=True)
+    encoders: Encoders
+    processor: BoundProcessor
+    output_decoders: BoundDecoders
+    hint_decoders: BoundDecoders
+
+    @property
+    def spec(self) -> Spec:
+        return ALGORITHMS[self.algorithm].transformed_spec
+
+    def step(self, values: Values, hidden: Hidden) -> tuple[LastStep, dict[str, Array]]:
+        """One step for one sample: the next hidden state, and the logits of the next hints."""
+        num_nodes = hidden.shape[0]
+        encoded = {name: values[name] for name in self.encoders.linears}
+        scalars = self.encoders.scalars(self.spec, encoded, num_nodes)
+        connected = adjacency(self.spec, encoded, num_nodes)
+        next_hidden = self.processor(scalars, connected, hidden)
+        latents = self.processor.edge_latents(scalars, hidden)
+        return LastStep(scalars, hidden, next_hidden), self.hint_decoders(scalars, hidden, next_hidden, latents)
+
+    def outputs(self, last: LastStep) -> dict[str, Array]:
+        """The output logits of one sample."""
+        latents = self.processor.edge_latents(last.scalars, last.hidden)
+        return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
+
+
+def unroll(
+    reasoner: Reasoner,
+    batch: DeviceBatch,
+    *,
+    options: Unrolling = Unrolling(),
+    training: bool = False,
+    key: PRNGKeyArray | None = None,
+    keep_hints: bool = True,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Runs a network over the steps of a batch. Returns the logits of outputs and, stacked over steps, of hints.
+
+    Step i reads hints i (true ones at the first step, predicted ones after) and predicts hints i + 1. Outputs are
+    decoded at the last step of each sample, which is `length - 2`. In training, `key` draws the noise of permutations
+    and the samples to be teacher-forced; without it there is neither.
+    """
+    network = reasoner.bind(batch.algorithm)
+    spec, num_nodes = network.spec, batch.num_nodes
+    inputs = as_values(spec, batch.inputs, num_nodes)
+    truth_at_start = {name: as_value(spec[name], values[0], num_nodes) for name, values in batch.hints.items()}
+    hard = options.reprediction is Reprediction.HARD or (
+        options.reprediction is Reprediction.HARD_ON_EVAL and not training
+    )
+    forcing = options.teacher_forcing if training else 0.0
+    if 0.0 < forcing < 1.0 and key is None:
+        raise ValueError("expected a key to draw the teacher-forced samples with, got None")
+    forcing_key, noise_key = (None, None) if key is None else jax.random.split(key)
+    step = jax.vmap(network.step)
+
+    def advance(hidden, hints):
+        return step({**inputs, **hints}, hidden)
+
+    def next_hints(i, hints, logits):
+        if reasoner.hints is not Hints.ENCODED:
+            return hints
+        predicted = {
+            name: (predictions.harden if hard else predictions.soften)(spec[name], values)
+            for name, values in logits.items()
+        }
+        if forcing == 0.0:
+            return predicted
+        truth = {name: as_value(spec[name], values[i + 1], num_nodes) for name, values in batch.hints.items()}
+        forced = jnp.ones(len(batch.lengths), bool)
+        if forcing < 1.0:
+            forced = jax.random.bernoulli(jax.random.fold_in(forcing_key, i), forcing, (len(batch.lengths),))
+        return {name: _choose(forced, truth[name], values) for name, values in predicted.items()}
+
+    def scan_step(carry, i):
+        hidden, hints, last = carry
+        here, logits = advance(hidden, hints)
+        counts = batch.lengths > i + 1
+        last = jax.tree.map(lambda new, old: _choose(counts, new, old), here, last)
+        return (here.next_hidden, next_hints(i, hints, logits), last), logits if keep_hints else None
+
+    # The first step differs: every sample takes part in it, even those without a second one.
+    hidden = jnp.zeros((len(batch.lengths), num_nodes, reasoner.hidden_size))
+    last, first_logits = advance(hidden, truth_at_start)
+    carry = (last.next_hidden, next_hints(0, truth_at_start, first_logits), last)
+    (_, _, last), logits = jax.lax.scan(scan_step, carry, jnp.arange(1, batch.num_steps))
+
+    output_logits = predictions.finish_logits(spec, jax.vmap(network.outputs)(last), noise_key)
+    if not keep_hints:
+        return output_logits, {}
+    return output_logits, jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first_logits, logits)
+
+
+def _choose(condition: Array, yes: Array, no: Array) -> Array:
+    """`jnp.where` with a condition per sample."""
+    return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a network predicts for a batch.
+
+    `output_logits` {name: (batch, ...)} and `hint_logits` {name: (steps, batch, ...)} go by the transformed spec;
+    `outputs` are decoded to the stored form, under the raw names: a sort's `pred`, without `pred_mask`.
+    """
+
+    output_logits: Mapping[str, Array]
+    hint_logits: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+def predict(
+    reasoner: Reasoner, batch: Batch, *, reprediction: Reprediction | str = Reprediction.SOFT, keep_hints: bool = True
+) -> Predictions:
+    """Runs a trained network on a batch, raw or transformed. `keep_hints=False` saves memory on long runs."""
+    options = Unrolling(reprediction=reprediction)
+    if batch.algorithm not in reasoner.algorithms:
+        raise BatchError(f"expected a batch of {' or '.join(reasoner.algorithms)}, got one of {batch.algorithm}")
+    output_logits, hint_logits, outputs = _predict(reasoner, DeviceBatch.of(batch), options, keep_hints)
+    return Predictions(output_logits, hint_logits, outputs)
+
+
+@eqx.filter_jit
+def _predict(reasoner: Reasoner, batch: DeviceBatch, options: Unrolling, keep_hints: bool):
+    output_logits, hint_logits = unroll(reasoner, batch, options=options, keep_hints=keep_hints)
+    spec = ALGORITHMS[batch.algorithm].transformed_spec
+    return output_logits, hint_logits, predictions.decode_outputs(spec, output_logits)

@@ -1,0 +1,56 @@
+"""The processors by name. A new one is one file and one line here; from elsewhere, `narkit.PROCESSORS["mine"] = Mine`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxtyping import PRNGKeyArray
+
+from narkit.errors import UnknownNameError
+from narkit.models.processors.base import BoundProcessor, DenseProcessor, Processor
+from narkit.models.processors.deepsets import DeepSets
+from narkit.models.processors.memnet import Memnet
+from narkit.models.processors.mpnn import MPNN, GatedMPNN
+from narkit.models.processors.pgn import PGN, GatedPGN
+from narkit.models.processors.team import TEAM
+from narkit.models.processors.triplet_gmpnn import TripletGMPNN, TripletGPGN, TripletMPNN, TripletPGN
+
+ProcessorFactory = Callable[..., Processor]
+"""What makes a processor: `(hidden_size, key=...)`. A class, or a `functools.partial` of one with options."""
+
+
+class ProcessorRegistry(dict[str, ProcessorFactory]):
+    """Processors by name. An unknown name raises and proposes the nearest."""
+
+    def __missing__(self, name: str) -> ProcessorFactory:
+        raise UnknownNameError("processor", name, self)
+
+
+PROCESSORS = ProcessorRegistry(
+    team=TEAM,
+    triplet_gmpnn=TripletGMPNN,
+    triplet_mpnn=TripletMPNN,
+    triplet_pgn=TripletPGN,
+    triplet_gpgn=TripletGPGN,
+    mpnn=MPNN,
+    gmpnn=GatedMPNN,
+    pgn=PGN,
+    gpgn=GatedPGN,
+    deepsets=DeepSets,
+    memnet=Memnet,
+)
+
+
+def make_processor(processor: str | ProcessorFactory, hidden_size: int, *, key: PRNGKeyArray) -> Processor:
+    """A processor by name or from a configured class."""
+    factory = PROCESSORS[processor] if isinstance(processor, str) else processor
+    made = factory(hidden_size, key=key)
+    if not isinstance(made, Processor):
+        raise TypeError(
+            f"expected a name or a class of narkit.Processor (or a functools.partial of one), got {processor!r}, "
+            f"which makes a {type(made).__name__}"
+        )
+    return made
+
+
+__all__ = ["PROCESSORS", "BoundProcessor", "DenseProcessor", "Processor", "ProcessorFactory", "make_processor"]

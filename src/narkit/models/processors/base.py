@@ -1,0 +1,67 @@
+"""What a processor is: the part of a reasoner that turns features and a hidden state into the next hidden state."""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float
+
+from narkit.models.features import Bases, Scalars
+
+Adjacency = Bool[Array, "node node"]
+Hidden = Float[Array, "node hidden"]
+
+
+class BoundProcessor(eqx.Module):
+    """A processor with the encoders' bases folded in: what runs at every step, for one sample."""
+
+    @abc.abstractmethod
+    def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
+        """The next hidden state."""
+
+    def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node latent"] | None:
+        """What decoders read beside the encoded edges, if anything."""
+        return None
+
+
+class Processor(eqx.Module):
+    """The parameters of a processor. `latent_size` is the width of its `edge_latents`, 0 if it has none."""
+
+    latent_size: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def bind(self, bases: Bases) -> BoundProcessor:
+        """Folds the bases of the features through the processor's Linears; done once, before the time loop."""
+
+
+class DenseProcessor(Processor):
+    """The simplest way to write a processor: from plain feature arrays, without factoring.
+
+    A subclass has `latent_size = 0` and `process`, and needs to know nothing about scalars and bases.
+    """
+
+    @abc.abstractmethod
+    def process(
+        self,
+        nodes: Float[Array, "node hidden"],
+        edges: Float[Array, "node node hidden"],
+        graph: Float[Array, " hidden"],
+        adjacency: Adjacency,
+        hidden: Hidden,
+    ) -> Hidden:
+        """The next hidden state."""
+
+    def bind(self, bases: Bases) -> BoundProcessor:
+        return _BoundDenseProcessor(self, bases)
+
+
+class _BoundDenseProcessor(BoundProcessor):
+    processor: DenseProcessor
+    bases: Bases
+
+    def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
+        nodes = self.bases.node(scalars.node)
+        edges = self.bases.edge(scalars.edge)
+        graph = self.bases.graph(scalars.graph)
+        return self.processor.process(nodes, edges, graph, adjacency, hidden)
