@@ -1,1 +1,71 @@
-"""narkit: neural algorithmic reasoning on CLRS-30, with Triplet Edge Attention as its flagship."""
+"""narkit: neural algorithmic reasoning on CLRS-30, with Triplet Edge Attention as its flagship.
+
+Names load when first used, so that importing narkit is quick and pulls in neither JAX nor Numba.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Public name -> the module that it comes from. The imports at the end say the same to type checkers.
+_MODULES = {
+    "ALGORITHMS": "narkit.algorithms",
+    "Batch": "narkit.data.batch",
+    "Kind": "narkit.spec",
+    "Location": "narkit.spec",
+    "Probe": "narkit.spec",
+    "Stage": "narkit.spec",
+    "TrainingStream": "narkit.data.stream",
+    "algorithm": "narkit.spec",
+    "constant": "narkit.spec",
+    "edge": "narkit.spec",
+    "graph": "narkit.spec",
+    "load_split": "narkit.data.splits",
+    "node": "narkit.spec",
+    "run": "narkit.data.execution",
+    "sample": "narkit.data.execution",
+    "transform": "narkit.data.transforms",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+        globals()[name] = value  # so that the next use does not come here
+        return value
+    if not name.startswith("_") and importlib.util.find_spec(f"narkit.{name}") is not None:
+        return importlib.import_module(f"narkit.{name}")
+    raise AttributeError(f"module 'narkit' has no attribute {name!r}; it has {', '.join(__dir__())}")
+
+
+def __dir__() -> list[str]:
+    submodules = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted({"__version__", *_MODULES, *submodules})
+
+
+if TYPE_CHECKING:
+    from narkit import algorithms as algorithms
+    from narkit import data as data
+    from narkit import errors as errors
+    from narkit import spec as spec
+    from narkit.algorithms import ALGORITHMS as ALGORITHMS
+    from narkit.data.batch import Batch as Batch
+    from narkit.data.execution import run as run
+    from narkit.data.execution import sample as sample
+    from narkit.data.splits import load_split as load_split
+    from narkit.data.stream import TrainingStream as TrainingStream
+    from narkit.data.transforms import transform as transform
+    from narkit.spec import Kind as Kind
+    from narkit.spec import Location as Location
+    from narkit.spec import Probe as Probe
+    from narkit.spec import Stage as Stage
+    from narkit.spec import algorithm as algorithm
+    from narkit.spec import constant as constant
+    from narkit.spec import edge as edge
+    from narkit.spec import graph as graph
+    from narkit.spec import node as node

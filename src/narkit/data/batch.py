@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from narkit.algorithms import ALGORITHMS
 from narkit.errors import BatchError
-from narkit.spec import ALGORITHMS, Algorithm, Kind, Probe, Spec, Stage, stage_of
+from narkit.spec import Algorithm, Kind, Probe, Spec, Stage, stage_of
 
 Arrays = dict[str, np.ndarray]
 
@@ -50,6 +51,8 @@ class Batch:
         }
         self.inputs, self.hints, self.outputs = read[Stage.INPUT], read[Stage.HINT], read[Stage.OUTPUT]
         _check_times(entry, self.hints, self.lengths)
+        if not self.transformed:
+            _check_constants(entry, self.hints, self.lengths)
 
     @classmethod
     def trusted(
@@ -173,6 +176,20 @@ def _check_times(entry: Algorithm, hints: Arrays, lengths: np.ndarray) -> None:
             f"lengths of a {entry.name} batch: expected at most {next(iter(steps.values()))}, the number of hint rows, "
             f"got {lengths.max()}"
         )
+
+
+def _check_constants(entry: Algorithm, hints: Arrays, lengths: np.ndarray) -> None:
+    """Transforming keeps the first step of a constant hint only, so the others must not differ."""
+    for name, values in hints.items():
+        if entry.spec[name].constant:
+            counts = np.arange(len(values))[:, None] < lengths
+            changes = (values != values[0]).reshape(*counts.shape, -1).any(axis=2) & counts
+            if changes.any():
+                step, sample = np.argwhere(changes)[0]
+                raise BatchError(
+                    f"hint {name!r} of a {entry.name} batch: expected the same value at every step, got a change at "
+                    f"step {step} of sample {sample}"
+                )
 
 
 def empty_array(probe: Probe, batch_size: int, num_nodes: int, steps: int) -> np.ndarray:

@@ -14,6 +14,8 @@ from narkit.errors import InstanceError
 from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name
 
 LONGEST_TRAINING_NEEDLE = 8
+FIRST_VALIDATION_STEP = 2**40  # of a stream: no training comes this far, so validation sets share no random numbers
+NUM_SEEDS = 2**63
 
 # How many steps to make room for, by (algorithm, nodes): learnt from earlier batches, it only saves time.
 _capacities: dict[tuple[str, int], int] = {}
@@ -49,13 +51,16 @@ def sample(algorithm: str, *, size: int, batch_size: int = 32, seed: int = 0, st
     `size` is the nominal size: string matchers have `size` nodes of haystack and a quarter more of needle, the
     optimal search tree one node more, segments always four.
     """
-    entry = ALGORITHMS[algorithm]
-    if size < entry.min_size:
-        raise InstanceError(f"{entry.name}: expected a size of at least {entry.min_size}, got {size}")
-    if batch_size < 1:
-        raise InstanceError(f"{entry.name}: expected a batch size of at least 1, got {batch_size}")
-    if seed < 0 or step < 0:
-        raise InstanceError(f"{entry.name}: expected seed and step of at least 0, got {seed} and {step}")
+    if not 0 <= step < FIRST_VALIDATION_STEP:
+        raise InstanceError(f"{algorithm}: expected a step in 0..{FIRST_VALIDATION_STEP - 1}, got {step}")
+    return sample_step(ALGORITHMS[algorithm], size, batch_size, seed, step)
+
+
+def sample_step(entry: Algorithm, size: int, batch_size: int, seed: int, step: int) -> Batch:
+    """The batch of any step of the stream, those set aside for validation included."""
+    check_size(entry, size, batch_size)
+    if not 0 <= seed < NUM_SEEDS:
+        raise InstanceError(f"{entry.name}: expected a seed in 0..{NUM_SEEDS - 1}, got {seed}")
     num_nodes = entry.nodes_of_size(size)
     distribution = Distribution(np.array(entry.densities.training), LONGEST_TRAINING_NEEDLE)
     loop = sample_loop(entry)
@@ -67,7 +72,15 @@ def sample(algorithm: str, *, size: int, batch_size: int = 32, seed: int = 0, st
         loop(seed, step, size, distribution, *arrays.values(), capacity, lengths, *masks.values())
 
     arrays, lengths = _with_enough_room(entry, batch_size, num_nodes, fill)
-    return _transformed_batch(entry, arrays, masks, lengths)
+    return transformed_batch(entry, arrays, masks, lengths)
+
+
+def check_size(entry: Algorithm, size: int, num_samples: int) -> None:
+    """Raises where the algorithm has no instances of this size, or no samples are asked for."""
+    if size < entry.min_size:
+        raise InstanceError(f"{entry.name}: expected a size of at least {entry.min_size}, got {size}")
+    if num_samples < 1:
+        raise InstanceError(f"{entry.name}: expected at least 1 sample in a batch, got {num_samples}")
 
 
 def _with_enough_room(
@@ -101,7 +114,9 @@ def _raw_batch(entry: Algorithm, arrays: Arrays, lengths: np.ndarray) -> Batch:
     return Batch.trusted(entry.name, stages[Stage.INPUT], stages[Stage.HINT], stages[Stage.OUTPUT], lengths, False)
 
 
-def _transformed_batch(entry: Algorithm, arrays: Arrays, masks: Arrays, lengths: np.ndarray) -> Batch:
+def transformed_batch(entry: Algorithm, arrays: Arrays, masks: Arrays, lengths: np.ndarray) -> Batch:
+    """A transformed batch from arrays under their raw names, constant hints without an axis of steps, and from the
+    first-node masks of permutations."""
     stages: dict[Stage, Arrays] = {stage: {} for stage in Stage}
     for name, probe in entry.spec.items():
         if probe.constant:
