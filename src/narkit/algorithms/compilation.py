@@ -14,9 +14,11 @@ import functools
 import hashlib
 import inspect
 import keyword
+import threading
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from numba import njit
 
@@ -33,17 +35,25 @@ def compiled(function: Callable) -> Callable:
         return njit(function, nogil=True)
 
 
-@functools.cache
 def run_loop(algorithm: Algorithm) -> Callable:
     """Compiled `(arguments..., probe arrays..., lengths)`: runs the algorithm on every instance of a batch."""
-    return _compile(algorithm, "run", _run_source(algorithm))
+    with _one_at_a_time:
+        return _loop(algorithm, "run")
 
 
-@functools.cache
 def sample_loop(algorithm: Algorithm) -> Callable:
     """Compiled `(seed, step, size, distribution, probe arrays..., lengths)`: draws instances, runs the algorithm
     on them, and writes what networks read: random positions, and permutations as pointers and a mask."""
-    return _compile(algorithm, "sample", _sample_source(algorithm))
+    with _one_at_a_time:
+        return _loop(algorithm, "sample")
+
+
+_one_at_a_time = threading.Lock()  # threads that need the same loop at once must not each compile it
+
+
+@functools.cache
+def _loop(algorithm: Algorithm, purpose: Literal["run", "sample"]) -> Callable:
+    return _compile(algorithm, purpose, _run_source(algorithm) if purpose == "run" else _sample_source(algorithm))
 
 
 def array_names(algorithm: Algorithm) -> list[str]:
@@ -116,10 +126,10 @@ def _compile(algorithm: Algorithm, purpose: str, source: str) -> Callable:
 
     import numpy as np
 
-    probes = namedtuple(f"Probes_{algorithm.name}", ["clock", *(_field(name) for name in algorithm.spec)])
+    function, probes = _function_and_probes(algorithm)
     namespace = {
         "np": np,
-        "function": njit(algorithm.function),
+        "function": function,
         "sampler": njit(algorithm.sampler),
         "Probes": probes,
         "new_generator": randomness.new_generator,
@@ -136,6 +146,13 @@ def _compile(algorithm: Algorithm, purpose: str, source: str) -> Callable:
     loop.__module__ = __name__
     loop.__qualname__ = f"{purpose}_{algorithm.name}_{_digest(algorithm, source)}"
     return compiled(loop) if _has_source_file(algorithm) else njit(loop, nogil=True)
+
+
+@functools.cache
+def _function_and_probes(algorithm: Algorithm) -> tuple[Callable, type]:
+    """What both loops share, so that a process that needs both compiles the algorithm once."""
+    probes = namedtuple(f"Probes_{algorithm.name}", ["clock", *(_field(name) for name in algorithm.spec)])
+    return njit(algorithm.function), probes
 
 
 def _has_source_file(algorithm: Algorithm) -> bool:
