@@ -59,6 +59,9 @@ class Unrolling:
             raise UnknownNameError("reprediction", self.reprediction, [r.value for r in Reprediction]) from None
 
 
+DEFAULT_UNROLLING = Unrolling()
+
+
 class DeviceBatch(eqx.Module):
     """A transformed batch as arrays that programs are compiled for."""
 
@@ -208,7 +211,7 @@ def unroll(
     reasoner: Reasoner,
     batch: DeviceBatch,
     *,
-    options: Unrolling = Unrolling(),
+    options: Unrolling = DEFAULT_UNROLLING,
     training: bool = False,
     key: PRNGKeyArray | None = None,
     keep_hints: bool = True,

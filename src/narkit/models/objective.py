@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
 from narkit.models.encoders import as_value
-from narkit.models.network import DeviceBatch, Reasoner, Unrolling, unroll
+from narkit.models.network import DEFAULT_UNROLLING, DeviceBatch, Reasoner, Unrolling, unroll
 from narkit.spec import Kind, Probe
 
 SMALLEST_COUNT = 1e-12  # a probe without any value that counts costs nothing
@@ -21,7 +21,7 @@ def loss(
     batch: DeviceBatch,
     *,
     key: PRNGKeyArray | None = None,
-    options: Unrolling = Unrolling(),
+    options: Unrolling = DEFAULT_UNROLLING,
     training: bool = True,
 ) -> Float[Array, ""]:
     """The sum of the losses of all outputs and hints, each the mean over its values that count."""

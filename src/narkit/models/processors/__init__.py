@@ -1,4 +1,7 @@
-"""The processors by name. A new one is one file and one line here; from elsewhere, `narkit.PROCESSORS["mine"] = Mine`."""
+"""The processors by name. A new one is one file and one line here.
+
+From elsewhere: `narkit.PROCESSORS["mine"] = Mine`.
+"""
 
 from __future__ import annotations
 
