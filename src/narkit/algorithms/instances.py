@@ -2,7 +2,7 @@
 
 A sampler takes `(rng, size, distribution)` and returns the arguments of the algorithm. It runs in two ways (see
 `randomness`): as Python, replaying the published benchmark's draws, and compiled, for the training streams. So the
-order of the draws below is the benchmark's and must not be changed.
+order of the draws below is the benchmark's and must not be changed. Helpers that draw nothing are compiled in both.
 """
 
 from typing import NamedTuple
@@ -92,14 +92,14 @@ def haystack_and_needle(rng, size, distribution):
     """A random haystack with the needle planted in it."""
     num_nodes = size * 5 // 4
     if distribution.longest_needle > 0:
-        longest = min(distribution.longest_needle, (num_nodes - 1) // 2)
+        longest = max(1, min(distribution.longest_needle, (num_nodes - 1) // 2))
         needle_length = integer(rng, 1, longest + 1)
     else:
         needle_length = max(1, num_nodes // 5)
     haystack_length = num_nodes - needle_length
     needle = integers(rng, 0, ALPHABET_SIZE, needle_length)
     haystack = integers(rng, 0, ALPHABET_SIZE, haystack_length)
-    start = index(rng, haystack_length - needle_length)
+    start = index(rng, max(1, haystack_length - needle_length))  # as in the benchmark, never the last possible one
     haystack[start : start + needle_length] = needle
     return haystack, needle
 
@@ -126,13 +126,14 @@ def segments(rng, size, distribution):
 
 @compiled
 def _some_three_are_collinear(xs, ys):
-    count = len(xs)
-    for i in range(count):
-        for j in range(i + 1, count):
-            for k in range(j + 1, count):
+    for k in range(len(xs)):
+        for j in range(k):
+            found = False
+            for i in range(j):  # from 0 and without an exit: so the compiler vectorises it
                 cross = (xs[j] - xs[i]) * (ys[k] - ys[i]) - (ys[j] - ys[i]) * (xs[k] - xs[i])
-                if abs(cross) < COLLINEARITY_TOLERANCE:
-                    return True
+                found |= abs(cross) < COLLINEARITY_TOLERANCE
+            if found:
+                return True
     return False
 
 
@@ -147,19 +148,38 @@ def points_in_disk(rng, size, distribution):
             return xs, ys
 
 
-@register_jitable
-def _both_directions(mask):
-    return mask * mask.T
+@compiled
+def _undirected(mask):
+    """An edge where both directions are in the mask."""
+    num_nodes = len(mask)
+    graph = np.empty((num_nodes, num_nodes))
+    for i in range(num_nodes):
+        for j in range(i + 1):
+            graph[i, j] = graph[j, i] = mask[i, j] * mask[j, i]
+    return graph
 
 
-@register_jitable
-def _relabel(matrix, order):
-    return matrix[order, :][:, order]
+@compiled
+def _undirected_weighted(mask, weights):
+    """An edge where both directions are in the mask; its weight is the geometric mean of the two."""
+    num_nodes = len(mask)
+    graph = np.empty((num_nodes, num_nodes))
+    for i in range(num_nodes):
+        for j in range(i + 1):
+            weight = np.sqrt(weights[i, j] * weights[j, i] + WEIGHT_EPSILON)
+            graph[i, j] = graph[j, i] = mask[i, j] * mask[j, i] * weight
+    return graph
 
 
-@register_jitable
-def _symmetric_weights(weights):
-    return np.sqrt(weights * weights.T + WEIGHT_EPSILON)
+@compiled
+def _acyclic(mask, order):
+    """The mask's edges from lower to higher nodes only, with the nodes renamed: `order[new] = old`."""
+    num_nodes = len(mask)
+    graph = np.empty((num_nodes, num_nodes))
+    for i in range(num_nodes):
+        for j in range(num_nodes):
+            graph[i, j] = mask[order[i], order[j]] if order[i] < order[j] else 0.0
+    return graph
 
 
 def directed_graph(rng, size, distribution):
@@ -170,39 +190,39 @@ def directed_graph(rng, size, distribution):
 
 def acyclic_graph(rng, size, distribution):
     """A directed graph without cycles, its nodes shuffled."""
-    mask = np.triu(bernoulli_matrix(rng, pick(rng, distribution.densities), size, size), 1)
-    return (_relabel(mask, permutation(rng, size)).astype(np.float64),)
+    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    return (_acyclic(mask, permutation(rng, size)),)
 
 
 def undirected_graph(rng, size, distribution):
     """A pair is an edge if both of its directions were drawn."""
     mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    return (_both_directions(mask).astype(np.float64),)
+    return (_undirected(mask),)
 
 
 def undirected_graph_and_source(rng, size, distribution):
     mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    return _both_directions(mask).astype(np.float64), index(rng, size)
+    return _undirected(mask), index(rng, size)
 
 
 def weighted_graph(rng, size, distribution):
     """An undirected graph; a weight is the geometric mean of one draw per direction."""
     mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
     weights = uniform_matrix(rng, 0.0, 1.0, size, size)
-    return (_both_directions(mask).astype(np.float64) * _symmetric_weights(weights),)
+    return (_undirected_weighted(mask, weights),)
 
 
 def weighted_graph_and_source(rng, size, distribution):
     mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
     weights = uniform_matrix(rng, 0.0, 1.0, size, size)
-    return _both_directions(mask).astype(np.float64) * _symmetric_weights(weights), index(rng, size)
+    return _undirected_weighted(mask, weights), index(rng, size)
 
 
 def weighted_acyclic_graph_and_source(rng, size, distribution):
-    mask = np.triu(bernoulli_matrix(rng, pick(rng, distribution.densities), size, size), 1)
-    mask = _relabel(mask, permutation(rng, size))
+    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    graph = _acyclic(mask, permutation(rng, size))
     weights = uniform_matrix(rng, 0.0, 1.0, size, size)
-    return mask.astype(np.float64) * weights, index(rng, size)
+    return graph * weights, index(rng, size)
 
 
 def community_graph(rng, size, distribution):
@@ -219,4 +239,5 @@ def community_graph(rng, size, distribution):
             later = min(i // (size // COMMUNITIES), COMMUNITIES - 1) > min(j // (size // COMMUNITIES), COMMUNITIES - 1)
             if bridges[i, j] > 0 and not later:
                 mask[i, j] = 1.0 - mask[i, j]
-    return (_relabel(mask, permutation(rng, size)),)
+    order = permutation(rng, size)
+    return (mask[order, :][:, order],)

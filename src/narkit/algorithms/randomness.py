@@ -5,7 +5,9 @@ replay the draws of the published benchmark, in its order. Compiled by Numba the
 et al., 2011), a counter-based generator: its numbers are a pure function of (seed, step, sample), so any thread can
 make any batch at any time.
 
-A compiled generator is an array of 11 words: four of counter, two of key, four of output, and how many are used.
+A compiled generator is an array of six words: four of counter, two of key. Every draw takes whole blocks, each of
+four numbers of 32 bits, and counts on; what is left of the last block is not used. So a draw is one loop over
+independent blocks, which the compiler vectorises.
 """
 
 import numpy as np
@@ -13,10 +15,10 @@ from numba import njit
 from numba.extending import overload
 
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL_0, _WEYL_1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
+_WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _ROUNDS = 10
-_WORDS = 11
-_OUTPUT, _USED = 6, 10
+_HALF = np.uint64(32)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 def uniform(rng, low, high, size):
@@ -70,70 +72,63 @@ def permutation(rng, count):
 
 @njit
 def new_generator():
-    return np.zeros(_WORDS, np.uint32)
+    return np.zeros(6, np.uint64)
 
 
 @njit
 def restart(rng, seed, step, sample, purpose):
     """Points the generator at the start of the stream of (seed, step, sample, purpose)."""
-    rng[0] = 0
-    rng[1] = np.uint32(sample)
-    rng[2] = np.uint32(step & 0xFFFFFFFF)
-    rng[3] = np.uint32(((step >> 32) << 8) | purpose)
-    rng[4] = np.uint32(seed & 0xFFFFFFFF)
-    rng[5] = np.uint32(seed >> 32)
-    rng[_USED] = 4
+    rng[0] = 0  # counts the blocks of the stream
+    rng[1] = sample
+    rng[2] = step & 0xFFFFFFFF
+    rng[3] = ((step >> 32) << 8) | purpose
+    rng[4] = seed & 0xFFFFFFFF
+    rng[5] = seed >> 32
 
 
 @njit
-def philox(counter, key, output):
-    """One block of Philox-4x32-10: four words of output from four of counter and two of key."""
-    c0, c1, c2, c3 = counter[0], counter[1], counter[2], counter[3]
-    k0, k1 = key[0], key[1]
-    for _ in range(_ROUNDS):
-        product_0 = _MULTIPLIER_0 * np.uint64(c0)
-        product_1 = _MULTIPLIER_1 * np.uint64(c2)
-        c0, c1, c2, c3 = (
-            np.uint32(product_1 >> np.uint64(32)) ^ c1 ^ k0,
-            np.uint32(product_1),
-            np.uint32(product_0 >> np.uint64(32)) ^ c3 ^ k1,
-            np.uint32(product_0),
-        )
-        k0 = np.uint32(k0 + _WEYL_0)
-        k1 = np.uint32(k1 + _WEYL_1)
-    output[0], output[1], output[2], output[3] = c0, c1, c2, c3
+def random_words(rng, count):
+    """At least `count` random words of 32 bits: as many blocks of Philox-4x32-10 as it takes.
+
+    First come the first words of all blocks, then their second words, and so on. The words of a block are held in
+    64 bits each, since the rounds need the full products.
+    """
+    blocks = (count + 3) // 4
+    words = np.empty((4, blocks), np.uint32)
+    for block in range(blocks):
+        c0, c1, c2, c3 = (rng[0] + np.uint64(block)) & _LOW_HALF, rng[1], rng[2], rng[3]
+        k0, k1 = rng[4], rng[5]
+        for _ in range(_ROUNDS):
+            product_0 = _MULTIPLIER_0 * c0
+            product_1 = _MULTIPLIER_1 * c2
+            c0, c1 = (product_1 >> _HALF) ^ c1 ^ k0, product_1 & _LOW_HALF
+            c2, c3 = (product_0 >> _HALF) ^ c3 ^ k1, product_0 & _LOW_HALF
+            k0 = (k0 + _WEYL_0) & _LOW_HALF
+            k1 = (k1 + _WEYL_1) & _LOW_HALF
+        words[0, block], words[1, block], words[2, block], words[3, block] = c0, c1, c2, c3
+    rng[0] = (rng[0] + np.uint64(blocks)) & _LOW_HALF
+    return words.reshape(-1)
 
 
 @njit
-def _word(rng):
-    if rng[_USED] == 4:
-        philox(rng[:4], rng[4:6], rng[_OUTPUT:_USED])
-        rng[0] += np.uint32(1)
-        rng[_USED] = 0
-    word = rng[_OUTPUT + rng[_USED]]
-    rng[_USED] += np.uint32(1)
-    return word
+def _unit(high, low):
+    """A number from [0, 1) with 53 random bits, made of two words."""
+    return float((np.uint64(high) << np.uint64(21)) | (np.uint64(low) >> np.uint64(11))) * 2.0**-53
 
 
 @njit
-def _unit(rng):
-    """A number from [0, 1) with 53 random bits."""
-    high, low = np.uint64(_word(rng)), np.uint64(_word(rng))
-    return float((high << np.uint64(21)) | (low >> np.uint64(11))) * 2.0**-53
-
-
-@njit
-def _below(rng, count):
+def _below(count, word):
     """An integer below `count`, by multiplication; the bias is below count / 2**32."""
-    return np.int64((np.uint64(_word(rng)) * np.uint64(count)) >> np.uint64(32))
+    return np.int64((np.uint64(word) * np.uint64(count)) >> _HALF)
 
 
 @overload(uniform)
 def _uniform(rng, low, high, size):
     def draw(rng, low, high, size):
+        words = random_words(rng, 2 * size)
         values = np.empty(size, np.float64)
         for i in range(size):
-            values[i] = low + (high - low) * _unit(rng)
+            values[i] = low + (high - low) * _unit(words[i], words[size + i])
         return values
 
     return draw
@@ -146,23 +141,23 @@ def _uniform_matrix(rng, low, high, rows, columns):
 
 @overload(number)
 def _number(rng, low, high):
-    return lambda rng, low, high: low + (high - low) * _unit(rng)
+    return lambda rng, low, high: uniform(rng, low, high, 1)[0]
 
 
 @overload(coin)
 def _coin(rng):
-    return lambda rng: _below(rng, 2)
+    return lambda rng: index(rng, 2)
 
 
 @overload(bernoulli_matrix)
 def _bernoulli_matrix(rng, probability, rows, columns):
     def draw(rng, probability, rows, columns):
         threshold = np.uint64(probability * 2.0**32)
-        values = np.empty((rows, columns), np.int64)
-        for i in range(rows):
-            for j in range(columns):
-                values[i, j] = np.uint64(_word(rng)) < threshold
-        return values
+        words = random_words(rng, rows * columns)
+        values = np.empty(rows * columns, np.int64)
+        for i in range(rows * columns):
+            values[i] = np.uint64(words[i]) < threshold
+        return values.reshape((rows, columns))
 
     return draw
 
@@ -170,9 +165,10 @@ def _bernoulli_matrix(rng, probability, rows, columns):
 @overload(integers)
 def _integers(rng, low, high, size):
     def draw(rng, low, high, size):
+        words = random_words(rng, size)
         values = np.empty(size, np.int64)
         for i in range(size):
-            values[i] = low + _below(rng, high - low)
+            values[i] = low + _below(high - low, words[i])
         return values
 
     return draw
@@ -180,25 +176,26 @@ def _integers(rng, low, high, size):
 
 @overload(integer)
 def _integer(rng, low, high):
-    return lambda rng, low, high: low + _below(rng, high - low)
+    return lambda rng, low, high: low + index(rng, high - low)
 
 
 @overload(index)
 def _index(rng, count):
-    return lambda rng, count: _below(rng, count)
+    return lambda rng, count: _below(count, random_words(rng, 1)[0])
 
 
 @overload(pick)
 def _pick(rng, values):
-    return lambda rng, values: values[_below(rng, len(values))]
+    return lambda rng, values: values[index(rng, len(values))]
 
 
 @overload(permutation)
 def _permutation(rng, count):
     def draw(rng, count):
+        words = random_words(rng, count)
         order = np.arange(count)
         for i in range(count - 1, 0, -1):
-            j = _below(rng, i + 1)
+            j = _below(i + 1, words[i])
             order[i], order[j] = order[j], order[i]
         return order
 
