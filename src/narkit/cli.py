@@ -11,13 +11,19 @@ from typing import Annotated
 import typer
 
 from narkit import __version__
-from narkit.commands.choices import comma_separated_algorithms, comma_separated_sizes, known_algorithm, one_of, plain_errors
+from narkit.commands.choices import (
+    comma_separated_algorithms,
+    comma_separated_sizes,
+    known_algorithm,
+    one_of,
+    plain_errors,
+)
 
 SPLITS = ("train", "val", "test")
 
 
 def _examples(*lines: str) -> str:
-    """The end of a help text. The mark keeps the lines apart when Typer fills paragraphs."""
+    """The end of a help text. Blank lines keep the examples apart, since Typer fills paragraphs."""
     return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in lines)
 
 
@@ -165,9 +171,7 @@ def bench_data(
         Path | None, typer.Option(help="An interpreter that has dm-clrs, to time it in the same run.")
     ] = None,
     sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "16,64",
-    algorithms: Annotated[
-        str | None, typer.Option(help="Only these, with commas between.", show_default="all")
-    ] = None,
+    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
     out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,

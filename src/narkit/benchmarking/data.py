@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import narkit.algorithms  # noqa: F401  registers the algorithms
+import narkit.algorithms  # registers the algorithms
 from narkit.benchmarking import machine
 from narkit.data.execution import sample
 from narkit.spec import ALGORITHMS
@@ -221,8 +221,9 @@ def _circumstances(record: Record) -> list[str]:
         lines.append(f"Reference, measured in turn with ours: {theirs}; smaller batches where one would take longer.")
     if record.startup:
         lines.append(
-            f"`import narkit` {record.startup['import'] * 1e3:.0f} ms; first sample in a fresh process with a warm cache "
-            f"{record.startup['first_sample']:.2f} s (median over the algorithms), {record.startup['slowest']:.2f} s (slowest)."
+            f"`import narkit` {record.startup['import'] * 1e3:.0f} ms; first sample in a fresh process with a warm "
+            f"cache {record.startup['first_sample']:.2f} s (median over the algorithms), "
+            f"{record.startup['slowest']:.2f} s (slowest)."
         )
     return lines
 

@@ -46,7 +46,7 @@ def batches(clrs, numpy, algorithm, size, batch_size):
         algorithm,
         num_samples=-1,
         seed=0,
-        track_max_steps=False,  # otherwise building draws a thousand samples, and every batch is padded to their longest
+        track_max_steps=False,  # else building draws a thousand samples, and batches are padded to their longest
         length=size * 5 // 4 if is_matcher else size,
         p=tuple(densities),
         length_needle=-8,
@@ -84,7 +84,7 @@ def measure(clrs, numpy, request):
 def main():
     import logging
 
-    import clrs
+    import clrs  # pyright: ignore[reportMissingImports]
     import numpy
 
     logging.disable(logging.WARNING)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
-GRAPHS_PER_ROW = 5
+GRAPHS_PER_ROW = 6
 LARGEST_GRAPH = 12  # more nodes, or more steps, than this make the small graphs unreadable
 INK, FAINT, REACHED, POINTER = "#1f2430", "#c9ced6", "#ffd166", "#d1495b"
 
@@ -46,7 +46,9 @@ def draw(batch: Batch) -> Figure:
         return figure
     charts = _time_charts(batch)
     figure = Figure(figsize=(7, 0.8 + 1.6 * len(charts)), layout="constrained")
-    for axis, (name, chart) in zip(figure.subplots(len(charts), 1, squeeze=False).flatten(), charts.items(), strict=True):
+    for axis, (name, chart) in zip(
+        figure.subplots(len(charts), 1, squeeze=False).flatten(), charts.items(), strict=True
+    ):
         extent = (0.5, len(chart) + 0.5, chart.shape[1] - 0.5, -0.5)  # steps count from 1, as in `narkit data show`
         axis.imshow(chart.T, aspect="auto", cmap="viridis", interpolation="nearest", extent=extent)
         axis.set_ylabel(name)

@@ -82,7 +82,9 @@ def _legend(entry: Algorithm) -> Table:
     table.add_column("what it means")
     for stage in (Stage.INPUT, Stage.HINT, Stage.OUTPUT):
         for name, probe in stage_of(entry.spec, stage).items():
-            kind = f"{probe.num_classes} classes" if probe.kind is Kind.CATEGORICAL else str(probe.kind).replace("_", " ")
+            kind = (
+                f"{probe.num_classes} classes" if probe.kind is Kind.CATEGORICAL else str(probe.kind).replace("_", " ")
+            )
             meaning = f"{probe.meaning} (the same at every step)" if probe.constant else probe.meaning
             table.add_row(name, str(stage), str(probe.location), kind, Text(meaning))
     return table
@@ -149,7 +151,9 @@ def _print_values(console: Console, values: Sequence[Values]) -> None:
     if at[Location.GRAPH]:
         line = Text("  ")
         for item in at[Location.GRAPH]:
-            line.append(f"{item.name} = ", "bold").append_text(_text(console, item.cells[()], item.changed[()])).append("   ")
+            line.append(f"{item.name} = ", "bold")
+            line.append_text(_text(console, item.cells.item(), item.changed.item()))
+            line.append("   ")
         console.print(line)
     matrices: list[RenderableType] = []
     for item in at[Location.EDGE]:
@@ -160,7 +164,9 @@ def _print_values(console: Console, values: Sequence[Values]) -> None:
 
 def _print_tables(console: Console, tables: Sequence[RenderableType]) -> None:
     if tables:
-        console.print(Padding(Columns(tables, padding=(0, 3)) if len(tables) > 1 else Group(*tables), (0, 2), expand=False))
+        console.print(
+            Padding(Columns(tables, padding=(0, 3)) if len(tables) > 1 else Group(*tables), (0, 2), expand=False)
+        )
 
 
 def _grids(
