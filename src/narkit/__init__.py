@@ -18,15 +18,21 @@ _MODULES = {
     "Batch": "narkit.data.batch",
     "Kind": "narkit.spec",
     "Location": "narkit.spec",
+    "PROCESSORS": "narkit.models.processors",
+    "Predictions": "narkit.models.network",
     "Probe": "narkit.spec",
+    "Reasoner": "narkit.models.network",
     "Stage": "narkit.spec",
     "TrainingStream": "narkit.data.stream",
+    "TripletEdgeAttention": "narkit.models.triplet_edge_attention",
     "algorithm": "narkit.spec",
     "constant": "narkit.spec",
     "edge": "narkit.spec",
+    "evaluate": "narkit.models.scoring",
     "graph": "narkit.spec",
     "load_split": "narkit.data.splits",
     "node": "narkit.spec",
+    "predict": "narkit.models.network",
     "run": "narkit.data.execution",
     "sample": "narkit.data.execution",
     "transform": "narkit.data.transforms",
@@ -52,6 +58,8 @@ if TYPE_CHECKING:
     from narkit import algorithms as algorithms
     from narkit import data as data
     from narkit import errors as errors
+    from narkit import interop as interop
+    from narkit import models as models
     from narkit import spec as spec
     from narkit.algorithms import ALGORITHMS as ALGORITHMS
     from narkit.data.batch import Batch as Batch
@@ -60,6 +68,12 @@ if TYPE_CHECKING:
     from narkit.data.splits import load_split as load_split
     from narkit.data.stream import TrainingStream as TrainingStream
     from narkit.data.transforms import transform as transform
+    from narkit.models.network import Predictions as Predictions
+    from narkit.models.network import Reasoner as Reasoner
+    from narkit.models.network import predict as predict
+    from narkit.models.processors import PROCESSORS as PROCESSORS
+    from narkit.models.scoring import evaluate as evaluate
+    from narkit.models.triplet_edge_attention import TripletEdgeAttention as TripletEdgeAttention
     from narkit.spec import Kind as Kind
     from narkit.spec import Location as Location
     from narkit.spec import Probe as Probe

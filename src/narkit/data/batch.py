@@ -94,7 +94,9 @@ class Batch:
 
     def __repr__(self) -> str:
         form = "transformed" if self.transformed else "raw"
-        return f"<{form} Batch of {self.algorithm}: {len(self)} samples, {self.num_nodes} nodes, {self.num_steps} steps>"
+        return (
+            f"<{form} Batch of {self.algorithm}: {len(self)} samples, {self.num_nodes} nodes, {self.num_steps} steps>"
+        )
 
 
 def _follows_transformed_spec(entry: Algorithm, inputs: Mapping, hints: Mapping, outputs: Mapping) -> bool:
@@ -163,7 +165,8 @@ def _check_values(where: str, probe: Probe, array: np.ndarray, num_nodes: int) -
         case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
             if not (np.array_equal(array, np.round(array)) and (array >= 0).all() and (array < num_nodes).all()):
                 raise BatchError(
-                    f"{where}: expected pointers to nodes 0..{num_nodes - 1}, got values in {array.min()}..{array.max()}"
+                    f"{where}: expected pointers to nodes 0..{num_nodes - 1}, "
+                    f"got values in {array.min()}..{array.max()}"
                 )
 
 
@@ -196,5 +199,3 @@ def empty_array(probe: Probe, batch_size: int, num_nodes: int, steps: int) -> np
     """A zero-filled array for a probe; constant hints have no axis of steps."""
     time = (steps,) if probe.stage is Stage.HINT and not probe.constant else ()
     return np.zeros((*time, batch_size, *probe.shape(num_nodes)), probe.dtype)
-
-

@@ -145,8 +145,7 @@ def _read_arguments(entry: Algorithm, given: dict[str, Any]) -> dict[str, np.nda
         for check in argument.checks:
             check(name, values[name], values)
     num_nodes = _nodes_of_instance(entry, values)
-    if num_nodes < entry.nodes_of_size(entry.min_size):
-        raise InstanceError(
-            f"{entry.name}: expected an instance of at least {entry.nodes_of_size(entry.min_size)} nodes, got {num_nodes}"
-        )
+    fewest = entry.nodes_of_size(entry.min_size)
+    if num_nodes < fewest:
+        raise InstanceError(f"{entry.name}: expected an instance of at least {fewest} nodes, got {num_nodes}")
     return values

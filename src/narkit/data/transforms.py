@@ -57,7 +57,7 @@ def _cycles(batch: Batch, name: str, orders: np.ndarray) -> tuple[np.ndarray, np
         close_to_cycle.py_func(pred[b], first_mask[b])
         if first_mask[b].sum() != 1 or len(np.unique(pred[b])) != len(pred[b]):
             raise BatchError(
-                f"{name!r} of a {batch.algorithm} batch, sample {b}: expected the predecessors in a linear order of the "
-                f"nodes, the first pointing to itself, got {orders[b].tolist()}"
+                f"{name!r} of a {batch.algorithm} batch, sample {b}: expected the predecessors in a linear order of "
+                f"the nodes, the first pointing to itself, got {orders[b].tolist()}"
             )
     return pred, first_mask
