@@ -11,7 +11,8 @@ from narkit.cli import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-SHELL = "".join(re.findall(r"```\n(.*?)```", README, re.DOTALL))
+BLOCKS = README.split("```")[1::2]  # what stands between fences
+SHELL = "".join(block for block in BLOCKS if block.startswith("\n"))
 
 
 def test_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
