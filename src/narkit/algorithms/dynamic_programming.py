@@ -107,7 +107,7 @@ def lcs_length(x, y, probes):
 
     The table has no row and column of zeros: its first row and column are filled before the first step. One hint
     step is one round over all other cells, each computed from its neighbours before the round. The rounds end when
-    no length changes any more.
+    no length changes any more; arrows that still change in the last one are seen in the output only.
     """
     rows, columns = len(x), len(y)
     fill_two_strings(probes, x, y)
