@@ -16,11 +16,13 @@ __version__ = "0.1.0"
 _MODULES = {
     "ALGORITHMS": "narkit.algorithms",
     "Batch": "narkit.data.batch",
+    "DenseProcessor": "narkit.models.processors",
     "Kind": "narkit.spec",
     "Location": "narkit.spec",
     "PROCESSORS": "narkit.models.processors",
     "Predictions": "narkit.models.network",
     "Probe": "narkit.spec",
+    "Processor": "narkit.models.processors",
     "Reasoner": "narkit.models.network",
     "Stage": "narkit.spec",
     "TrainingStream": "narkit.data.stream",
@@ -30,11 +32,13 @@ _MODULES = {
     "edge": "narkit.spec",
     "evaluate": "narkit.models.scoring",
     "graph": "narkit.spec",
+    "load": "narkit.models.serialization",
     "load_split": "narkit.data.splits",
     "node": "narkit.spec",
     "predict": "narkit.models.network",
     "run": "narkit.data.execution",
     "sample": "narkit.data.execution",
+    "save": "narkit.models.serialization",
     "transform": "narkit.data.transforms",
 }
 
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from narkit import data as data
     from narkit import errors as errors
     from narkit import interop as interop
+    from narkit import kernels as kernels
     from narkit import models as models
     from narkit import spec as spec
     from narkit.algorithms import ALGORITHMS as ALGORITHMS
@@ -72,7 +77,11 @@ if TYPE_CHECKING:
     from narkit.models.network import Reasoner as Reasoner
     from narkit.models.network import predict as predict
     from narkit.models.processors import PROCESSORS as PROCESSORS
+    from narkit.models.processors import DenseProcessor as DenseProcessor
+    from narkit.models.processors import Processor as Processor
     from narkit.models.scoring import evaluate as evaluate
+    from narkit.models.serialization import load as load
+    from narkit.models.serialization import save as save
     from narkit.models.triplet_edge_attention import TripletEdgeAttention as TripletEdgeAttention
     from narkit.spec import Kind as Kind
     from narkit.spec import Location as Location

@@ -1,1 +1,17 @@
-"""Exchange with other packages."""
+"""Exchange with other packages. Submodules load when first used."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("_") and importlib.util.find_spec(f"narkit.interop.{name}") is not None:
+        return importlib.import_module(f"narkit.interop.{name}")
+    raise AttributeError(f"module 'narkit.interop' has no attribute {name!r}")
+
+
+if TYPE_CHECKING:
+    from narkit.interop import clrs as clrs

@@ -5,6 +5,8 @@ From elsewhere: `narkit.PROCESSORS["mine"] = Mine`.
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable
 
 from jaxtyping import PRNGKeyArray
@@ -56,4 +58,30 @@ def make_processor(processor: str | ProcessorFactory, hidden_size: int, *, key: 
     return made
 
 
-__all__ = ["PROCESSORS", "BoundProcessor", "DenseProcessor", "Processor", "ProcessorFactory", "make_processor"]
+def describe_processor(processor: str | ProcessorFactory) -> tuple[str, str]:
+    """The name and, as JSON, the options that make this processor again.
+
+    Plain strings, so that networks made alike have equal structures. A class without a name in `PROCESSORS` gives its
+    own name in angle brackets, options that JSON cannot express an empty string; only saving needs either.
+    """
+    if isinstance(processor, str):
+        return processor, "{}"
+    options = {}
+    if isinstance(processor, functools.partial):
+        processor, options = processor.func, processor.keywords
+    name = next((name for name, factory in PROCESSORS.items() if factory is processor), None)
+    try:
+        return name or f"<{getattr(processor, '__qualname__', processor)}>", json.dumps(options, sort_keys=True)
+    except (TypeError, ValueError):
+        return name or f"<{getattr(processor, '__qualname__', processor)}>", ""
+
+
+__all__ = [
+    "PROCESSORS",
+    "BoundProcessor",
+    "DenseProcessor",
+    "Processor",
+    "ProcessorFactory",
+    "describe_processor",
+    "make_processor",
+]

@@ -1,0 +1,174 @@
+"""Reasoners as files: safetensors, with all that is needed to build the network again in the header."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.flax
+
+from narkit import __version__
+from narkit.algorithms import ALGORITHMS
+from narkit.errors import UnknownNameError
+from narkit.models.network import Reasoner
+from narkit.models.processors import PROCESSORS
+
+FORMAT = 1
+METADATA_KEY = "narkit"
+DTYPES = ("float32", "bfloat16")
+
+
+class ModelFileError(ValueError):
+    """A file that holds no reasoner that can be built here."""
+
+
+def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") -> None:
+    """Writes a reasoner to a safetensors file; `narkit.load` reads it.
+
+    The file is written whole or not at all. `dtype="bfloat16"` halves it, at the price of precision. A processor of
+    your own must be registered, `narkit.PROCESSORS["mine"] = Mine`, so that the file can name it.
+    """
+    if dtype not in DTYPES:
+        raise UnknownNameError("type to store weights in", dtype, DTYPES)
+    # Stacked seeds, or a network that was edited by hand, would make a file that cannot be loaded.
+    expected = _skeleton(reasoner.algorithms, _named_factory(reasoner), reasoner.hidden_size, reasoner.hints)
+    tensors, wanted = _tensors(reasoner), _tensors(expected)
+    misfits = [name for name in wanted if name not in tensors or tensors[name].shape != wanted[name].shape]
+    if misfits or set(tensors) != set(wanted):
+        raise ValueError(
+            f"expected a single reasoner as narkit.Reasoner makes it; these parameters differ from one: "
+            f"{misfits or sorted(set(tensors) ^ set(wanted))}. Of several seeds, save one at a time"
+        )
+    header = {
+        "format": FORMAT,
+        "narkit": __version__,
+        "algorithms": list(reasoner.algorithms),
+        "processor": reasoner.processor_name,
+        "processor_options": json.loads(reasoner.processor_options),
+        "hidden_size": reasoner.hidden_size,
+        "hints": reasoner.hints.value,
+    }
+    stored = {name: jnp.asarray(values, dtype) for name, values in tensors.items()}
+    _write(Path(path), safetensors.flax.save(stored, {METADATA_KEY: json.dumps(header)}))
+
+
+def load(path: str | os.PathLike) -> Reasoner:
+    """Reads a reasoner that `narkit.save` has written."""
+    header, stored = _read(Path(path))
+    try:
+        names, processor, options = header["algorithms"], header["processor"], header["processor_options"]
+        hidden_size, hints = header["hidden_size"], header["hints"]
+    except KeyError as error:
+        raise ModelFileError(f"{path}: expected the entry {error} in the metadata, got {sorted(header)}") from None
+    for name in names:
+        if name not in ALGORITHMS:
+            raise ModelFileError(f"{path}: {UnknownNameError('algorithm', name, ALGORITHMS)}; import its module first")
+    if processor not in PROCESSORS:
+        raise ModelFileError(
+            f"{path}: {UnknownNameError('processor', processor, PROCESSORS)}; "
+            f"if it is your own, register it first: narkit.PROCESSORS[{processor!r}] = ..."
+        )
+    factory = functools.partial(PROCESSORS[processor], **options) if options else processor
+    try:
+        skeleton = _skeleton(names, factory, hidden_size, hints)
+    except TypeError as error:
+        raise ModelFileError(
+            f"{path}: the processor {processor!r} does not take the options {options}: {error}"
+        ) from None
+
+    wanted = _tensors(skeleton)
+    if set(stored) != set(wanted):
+        raise ModelFileError(
+            f"{path}: the tensors do not fit {processor} for {', '.join(names)}: "
+            f"missing {sorted(set(wanted) - set(stored))}, superfluous {sorted(set(stored) - set(wanted))}"
+        )
+    for name, values in stored.items():
+        if values.shape != wanted[name].shape:
+            raise ModelFileError(f"{path}: tensor {name}: expected shape {wanted[name].shape}, got {values.shape}")
+    leaves = [jnp.asarray(stored[name], wanted[name].dtype) for name in wanted]
+    return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+
+
+def _named_factory(reasoner: Reasoner) -> Any:
+    """The name, or configured class, that makes the processor again; an error if a file cannot say it."""
+    name = reasoner.processor_name
+    if name not in PROCESSORS:
+        raise ValueError(
+            f"expected a processor that narkit.PROCESSORS has a name for, got {name}; register it before you make the "
+            f"reasoner: narkit.PROCESSORS['mine'] = {type(reasoner.processor).__name__}"
+        )
+    if not reasoner.processor_options:
+        raise ValueError(f"expected options of {name!r} that JSON can express (numbers, strings, lists), got others")
+    options = json.loads(reasoner.processor_options)
+    return functools.partial(PROCESSORS[name], **options) if options else name
+
+
+def _skeleton(algorithms: Any, processor: Any, hidden_size: int, hints: str) -> Reasoner:
+    """A reasoner with shapes in place of arrays: nothing is computed."""
+    return eqx.filter_eval_shape(
+        lambda key: Reasoner(tuple(algorithms), processor, hidden_size, hints, key=key), jax.random.key(0)
+    )
+
+
+def _tensors(reasoner: Reasoner) -> dict[str, Any]:
+    """The parameters by their path in the network, in the order of its leaves."""
+    leaves = jax.tree_util.tree_leaves_with_path(reasoner)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Writes a temporary file next to the target and renames it, so that no reader ever sees half a file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    """The mask of new files' permissions, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, jax.Array | np.ndarray]]:
+    """The header and the tensors of a file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"expected a file written by narkit.save, but there is none at {path}")
+    try:
+        with safetensors.safe_open(path, framework="flax") as file:
+            metadata = file.metadata() or {}
+            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is not iterable
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(
+            f"{path}: expected a safetensors file written by narkit.save, got another: {error}"
+        ) from None
+    try:
+        header = json.loads(metadata[METADATA_KEY])
+    except (KeyError, ValueError):
+        raise ModelFileError(
+            f"{path}: expected metadata {METADATA_KEY!r} as narkit.save writes them, got the keys {sorted(metadata)}; "
+            "for parameters of dm-clrs there is narkit.interop.clrs.from_haiku"
+        ) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        version = header.get("format") if isinstance(header, dict) else None
+        raise ModelFileError(f"{path}: expected format {FORMAT}, got {version}; this is narkit {__version__}")
+    return header, stored
