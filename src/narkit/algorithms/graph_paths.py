@@ -36,11 +36,10 @@ def _no_negative_cycle_in_reach(name: str, value: np.ndarray, values: Mapping[st
     """A check of the source. It relaxes as the algorithm does: what still falls after n rounds falls forever."""
     A = values["A"]
     weights = np.where(A != 0, A, np.inf)
-    d = np.full(len(A), np.inf)
+    d = before = np.full(len(A), np.inf)
     d[value] = 0.0
     for _ in range(len(A)):
-        before = d
-        d = np.minimum(before, (before[:, None] + weights).min(axis=0))
+        before, d = d, np.minimum(d, (d[:, None] + weights).min(axis=0))
         if np.array_equal(d, before):
             return
     raise InstanceError(

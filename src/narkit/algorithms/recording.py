@@ -10,6 +10,8 @@ Python keyword). Hints have a leading axis of steps; `next_step` gives the row t
         probes.time[step] = time  # a value of the graph
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numba.core.imputils import impl_ret_borrowed
@@ -28,8 +30,7 @@ def next_step(probes):
     return min(step, probes.clock[1] - 1)
 
 
-@intrinsic
-def _contiguous(_context, array):
+def _type_contiguous(_context, array):
     """The same array, with the compiler told that its memory is contiguous.
 
     That holds for every row of a hint, but cannot be seen from the strided array of all steps of one sample.
@@ -39,6 +40,9 @@ def _contiguous(_context, array):
         return impl_ret_borrowed(context, builder, signature.return_type, values[0])
 
     return array.copy(layout="C")(array), generate
+
+
+_contiguous: Any = intrinsic(_type_contiguous)  # called with the array alone
 
 
 @njit
