@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 LARGEST = 2_000_000  # bytes
 # Pieces, so that this file passes its own test.
 FORBIDDEN = [
-    re.compile("/" + r"(root|tmp|home)/\w"),
+    re.compile("/" + r"(root|tmp|home|work)/\w"),
     re.compile("(pypi" + r"\.org|files\.python" + r"hosted)"),
     re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b"),
 ]
