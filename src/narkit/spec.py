@@ -13,8 +13,12 @@ import enum
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from narkit.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from narkit.algorithms.arguments import Argument
 
 Spec = Mapping[str, "Probe"]
 
@@ -134,7 +138,7 @@ class Algorithm:
     spec: Spec  # as the benchmark publishes it
     function: Callable[..., None]  # the textbook code
     sampler: Callable[..., tuple]  # (rng, size, distribution) -> the function's arguments
-    arguments: Mapping[str, object]  # name -> narkit.algorithms.arguments.Argument
+    arguments: Mapping[str, Argument]
     multiplier: int = 1  # the official val and test splits hold 32 x this many samples
     densities: Densities = Densities()
     min_size: int = 2
@@ -218,7 +222,7 @@ def algorithm(
     inputs: Mapping[str, Quantity],
     hints: Mapping[str, Quantity],
     outputs: Mapping[str, Quantity],
-    arguments: Mapping[str, object],
+    arguments: Mapping[str, Argument],
     sampler: Callable[..., tuple],
     multiplier: int = 1,
     densities: Densities = Densities(),
@@ -249,7 +253,8 @@ def algorithm(
             for stage, quantities in ((Stage.INPUT, inputs), (Stage.OUTPUT, outputs), (Stage.HINT, hints))
             for name, quantity in quantities.items()
         }
-        _check_declaration(function, spec, {*inputs, *hints, *outputs}, len(inputs) + len(hints) + len(outputs), arguments)
+        declared = len(inputs) + len(hints) + len(outputs)
+        _check_declaration(function, spec, {*inputs, *hints, *outputs}, declared, arguments)
         ALGORITHMS.add(
             Algorithm(
                 name=function.__name__,
@@ -272,7 +277,7 @@ def algorithm(
 
 
 def _check_declaration(
-    function: Callable[..., None], spec: Spec, names: set[str], declared: int, arguments: Mapping[str, object]
+    function: Callable[..., None], spec: Spec, names: set[str], declared: int, arguments: Mapping[str, Argument]
 ) -> None:
     where = f"algorithm {function.__name__!r}"
     if len(names) != declared:

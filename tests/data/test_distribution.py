@@ -29,14 +29,14 @@ def statistics(batch):
     if "string" in batch.inputs:
         result["length of the second string"] = batch.inputs["string"].sum(axis=1)
     for name, values in {**batch.inputs, **batch.outputs}.items():
-        probe = batch.spec.get(name)
+        probe = batch.spec[name]
         if name in ("pos", "pred", "pred_mask"):  # made by the transform, or not comparable across it
             continue
         flat = values.reshape(len(batch), -1).astype(np.float64)
         result[f"mean of {name}"] = flat.mean(axis=1)
         result[f"spread of {name}"] = flat.std(axis=1)
         result[f"first of {name}"] = flat[:, 0]
-        if probe.location is Location.EDGE:
+        if probe.location is Location.EDGE and probe.kind is not Kind.CATEGORICAL:
             result[f"degrees of {name}"] = (values != 0).sum(axis=2).std(axis=1)
             result[f"reciprocity of {name}"] = ((values != 0) & (values != 0).swapaxes(1, 2)).mean(axis=(1, 2))
         if probe.kind is Kind.MASK_ONE and probe.location is Location.NODE:
