@@ -1,4 +1,9 @@
-"""The triplet reductions written plainly: slow and hungry for memory, but obviously right. For tests."""
+"""The triplet reductions written plainly.
+
+On a CPU these would hold arrays over all triplets and features; there they serve as the reference for the tests. A
+GPU's compiler fuses each into one reduction that holds nothing, so there they are what runs. For that they multiply
+and sum: a matrix product in their place would want its operand whole.
+"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -12,9 +17,8 @@ def attention_logits(
     slope: float,
 ) -> Float[Array, "head node node node"]:
     t = pair_ij[:, :, None] + pair_ik[:, None, :] + pair_jk[None, :, :]
-    activated = jnp.where(t > 0, t, slope * t)
-    by_head = activated.reshape(*t.shape[:3], *weights.shape)
-    return jnp.einsum("ijkmw,mw->mijk", by_head, weights)
+    weighted = jnp.where(t > 0, t, slope * t).reshape(*t.shape[:3], *weights.shape) * weights
+    return jnp.moveaxis(weighted.sum(-1), -1, 0)
 
 
 def triplet_max(
@@ -26,4 +30,4 @@ def triplet_max(
 def edge_pointer_logits(
     edges: Float[Array, "node node hidden"], nodes: Float[Array, "node hidden"], weights: Float[Array, " hidden"]
 ) -> Float[Array, "node node node"]:
-    return jnp.maximum(edges[:, :, None], nodes[None, None]) @ weights
+    return jnp.sum(jnp.maximum(edges[:, :, None], nodes[None, None]) * weights, axis=-1)

@@ -1,7 +1,8 @@
-"""Reductions over triplets of nodes, one row of triplets at a time.
+"""Reductions over triplets of nodes that hold no array over all triplets and features.
 
-Each function loops over the first node i of the triplet, so its largest temporary has the size of the edge
-features. The backward passes loop in the same way and recompute what they need.
+On a CPU each function loops over the first node i of the triplet, so its largest temporary has the size of the edge
+features; the backward passes loop in the same way and recompute what they need. Elsewhere the compiler fuses the plain
+formulas of `reference` to the same effect.
 """
 
 from functools import partial
@@ -10,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
+
+from narkit.kernels import reference
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
@@ -25,6 +28,12 @@ def attention_logits(
     The heads split the hidden features: `head * width = hidden`.
     """
 
+    whole = partial(reference.attention_logits, slope=slope)
+    by_rows = partial(_attention_by_rows, slope=slope)
+    return lax.platform_dependent(pair_ij, pair_ik, pair_jk, weights, cpu=by_rows, default=whole)
+
+
+def _attention_by_rows(pair_ij, pair_ik, pair_jk, weights, slope):
     def row(pairs):
         return _head_sums(_leaky(_row_of_triplets(*pairs, pair_jk), slope) * weights.reshape(-1), len(weights))
 
@@ -36,7 +45,12 @@ def _attention_forward(pair_ij, pair_ik, pair_jk, weights, slope):
 
 
 def _attention_backward(slope, saved, cotangent):
-    pair_ij, pair_ik, pair_jk, weights = saved
+    whole = _pull_back(partial(reference.attention_logits, slope=slope))
+    by_rows = partial(_attention_backward_by_rows, slope=slope)
+    return lax.platform_dependent(*saved, cotangent, cpu=by_rows, default=whole)
+
+
+def _attention_backward_by_rows(pair_ij, pair_ik, pair_jk, weights, cotangent, slope):
 
     def row(carry, inputs):
         d_pair_jk, d_weights = carry
@@ -54,6 +68,11 @@ def _attention_backward(slope, saved, cotangent):
 
 
 attention_logits.defvjp(_attention_forward, _attention_backward)
+
+
+def _pull_back(function):
+    """`(arguments..., cotangent) -> cotangents of the arguments` of a plain formula."""
+    return lambda *inputs: jax.vjp(function, *inputs[:-1])[1](inputs[-1])
 
 
 def _row_of_triplets(pairs_ij, pairs_ik, pair_jk):
@@ -81,6 +100,10 @@ def triplet_max(
 ) -> Float[Array, "node node width"]:
     """`max_i (u_ij + w_ik)`: the max-plus product that Triplet-GMPNN reduces its triplets with."""
 
+    return lax.platform_dependent(pair_ij, pair_ik, cpu=_max_by_rows, default=reference.triplet_max)
+
+
+def _max_by_rows(pair_ij, pair_ik):
     def row(best, pairs):
         return jnp.maximum(best, pairs[0][:, None] + pairs[1][None, :]), None
 
@@ -94,8 +117,14 @@ def _max_forward(pair_ij, pair_ik):
 
 
 def _max_backward(saved, cotangent):
+    def whole(pair_ij, pair_ik, best, cotangent):
+        return _pull_back(reference.triplet_max)(pair_ij, pair_ik, cotangent)
+
+    return lax.platform_dependent(*saved, cotangent, cpu=_max_backward_by_rows, default=whole)
+
+
+def _max_backward_by_rows(pair_ij, pair_ik, best, cotangent):
     """As for `jnp.max`, nodes that tie share the gradient in equal parts."""
-    pair_ij, pair_ik, best = saved
 
     def is_best(pairs):
         return (pairs[0][:, None] + pairs[1][None, :] == best).astype(best.dtype)
@@ -118,6 +147,10 @@ def edge_pointer_logits(
     edges: Float[Array, "node node hidden"], nodes: Float[Array, "node hidden"], weights: Float[Array, " hidden"]
 ) -> Float[Array, "node node node"]:
     """`sum_h w_h max(a_ij, d_k)_h`: how strongly the edge from i to j points to k."""
+    return lax.platform_dependent(edges, nodes, weights, cpu=_pointer_by_rows, default=reference.edge_pointer_logits)
+
+
+def _pointer_by_rows(edges, nodes, weights):
     return lax.map(lambda row: jnp.sum(jnp.maximum(row[:, None], nodes[None]) * weights, axis=-1), edges)
 
 
@@ -126,8 +159,12 @@ def _pointer_forward(edges, nodes, weights):
 
 
 def _pointer_backward(saved, cotangent):
+    whole = _pull_back(reference.edge_pointer_logits)
+    return lax.platform_dependent(*saved, cotangent, cpu=_pointer_backward_by_rows, default=whole)
+
+
+def _pointer_backward_by_rows(edges, nodes, weights, cotangent):
     """As for `jnp.maximum`, an edge and a node that tie take half of the gradient each."""
-    edges, nodes, weights = saved
 
     def row(carry, inputs):
         d_nodes, d_weights = carry

@@ -33,7 +33,7 @@ class Encoders(eqx.Module):
         self.hidden_size = hidden_size
 
     def bases(self, spec: Spec) -> Bases:
-        """The bases of node, edge and graph features, in the order in which `scalars` lays out the scalars."""
+        """The bases of node, edge and graph features, in the order in which `scalars_of` lays out the scalars."""
         at = {location: [] for location in Location}
         for name, linears in self.linears.items():
             at[feature_location(spec[name])].extend(linears)
@@ -41,15 +41,16 @@ class Encoders(eqx.Module):
             *(join(at[location], self.hidden_size) for location in (Location.NODE, Location.EDGE, Location.GRAPH))
         )
 
-    def scalars(self, spec: Spec, values: Values, num_nodes: int) -> Scalars:
-        """The scalars of one sample at one step."""
-        at = {location: [] for location in Location}
-        for name in self.linears:
-            at[feature_location(spec[name])].append(_scalars(spec[name], values[name]))
-        shapes = {Location.NODE: (num_nodes,), Location.EDGE: (num_nodes, num_nodes), Location.GRAPH: ()}
-        none = {location: jnp.zeros((*shape, 0)) for location, shape in shapes.items()}
-        joined = {location: jnp.concatenate(parts, -1) if parts else none[location] for location, parts in at.items()}
-        return Scalars(joined[Location.NODE], joined[Location.EDGE], joined[Location.GRAPH])
+
+def scalars_of(spec: Spec, values: Values, num_nodes: int) -> Scalars:
+    """The scalars of one sample at one step, in the order of `values`, which must be that of the encoders."""
+    at = {location: [] for location in Location}
+    for name, value in values.items():
+        at[feature_location(spec[name])].append(_scalars(spec[name], value))
+    shapes = {Location.NODE: (num_nodes,), Location.EDGE: (num_nodes, num_nodes), Location.GRAPH: ()}
+    none = {location: jnp.zeros((*shape, 0)) for location, shape in shapes.items()}
+    joined = {location: jnp.concatenate(parts, -1) if parts else none[location] for location, parts in at.items()}
+    return Scalars(joined[Location.NODE], joined[Location.EDGE], joined[Location.GRAPH])
 
 
 def _linears(probe: Probe, hidden_size: int, *, key: PRNGKeyArray) -> tuple[Linear, ...]:

@@ -14,9 +14,10 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
+from narkit.kernels.time_loop import time_loop
 from narkit.models import predictions
 from narkit.models.decoders import BoundDecoders, Decoders
-from narkit.models.encoders import Encoders, Values, adjacency, as_value, as_values
+from narkit.models.encoders import Encoders, Values, adjacency, as_value, as_values, scalars_of
 from narkit.models.features import Scalars
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Hidden, Processor
@@ -154,7 +155,7 @@ class Reasoner(eqx.Module):
         bases = encoders.bases(spec)
         return BoundReasoner(
             algorithm=algorithm,
-            encoders=encoders,
+            encoded=tuple(encoders.linears),
             processor=self.processor.bind(bases),
             output_decoders=self.output_decoders[algorithm].bind(spec, bases),
             hint_decoders=self.hint_decoders[algorithm].bind(spec, bases),
@@ -185,7 +186,7 @@ class BoundReasoner(eqx.Module):
     """A reasoner for one algorithm that maps scalars to predictions. Made by `Reasoner.bind`."""
 
     algorithm: str = eqx.field(static=True)
-    encoders: Encoders
+    encoded: tuple[str, ...] = eqx.field(static=True)
     processor: BoundProcessor
     output_decoders: BoundDecoders
     hint_decoders: BoundDecoders
@@ -197,8 +198,8 @@ class BoundReasoner(eqx.Module):
     def step(self, values: Values, hidden: Hidden) -> tuple[LastStep, dict[str, Array]]:
         """One step for one sample: the next hidden state, and the logits of the next hints."""
         num_nodes = hidden.shape[0]
-        encoded = {name: values[name] for name in self.encoders.linears}
-        scalars = self.encoders.scalars(self.spec, encoded, num_nodes)
+        encoded = {name: values[name] for name in self.encoded}
+        scalars = scalars_of(self.spec, encoded, num_nodes)
         connected = adjacency(self.spec, encoded, num_nodes)
         next_hidden = self.processor(scalars, connected, hidden)
         latents = self.processor.edge_latents(scalars, hidden)
@@ -218,61 +219,60 @@ def unroll(
     training: bool = False,
     key: PRNGKeyArray | None = None,
     keep_hints: bool = True,
+    num_steps: Int[Array, ""] | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Runs a network over the steps of a batch. Returns the logits of outputs and, stacked over steps, of hints.
 
     Step i reads hints i (true ones at the first step, predicted ones after) and predicts hints i + 1. Outputs are
     decoded at the last step of each sample, which is `length - 2`. In training, `key` draws the noise of permutations
     and the samples to be teacher-forced; without it there is neither.
+
+    `num_steps` is how many steps to run, by default as many as the longest sample needs. Under `jax.vmap` over seeds
+    give one number for all, so that the loop stays a single one.
     """
     network = reasoner.bind(batch.algorithm)
-    spec, num_nodes = network.spec, batch.num_nodes
-    inputs = as_values(spec, batch.inputs, num_nodes)
-    truth_at_start = {name: as_value(spec[name], values[0], num_nodes) for name, values in batch.hints.items()}
+    spec, num_nodes, batch_size = network.spec, batch.num_nodes, len(batch.lengths)
+    feeds_back = reasoner.hints is Hints.ENCODED
     hard = options.reprediction is Reprediction.HARD or (
         options.reprediction is Reprediction.HARD_ON_EVAL and not training
     )
-    forcing = options.teacher_forcing if training else 0.0
+    forcing = options.teacher_forcing if training and feeds_back else 0.0
     if 0.0 < forcing < 1.0 and key is None:
         raise ValueError("expected a key to draw the teacher-forced samples with, got None")
     forcing_key, noise_key = (None, None) if key is None else jax.random.split(key)
-    step = jax.vmap(network.step)
 
-    def advance(hidden, hints):
-        return step({**inputs, **hints}, hidden)
-
-    def next_hints(i, hints, logits):
-        if reasoner.hints is not Hints.ENCODED:
-            return hints
-        predicted = {
-            name: (predictions.harden if hard else predictions.soften)(spec[name], values)
-            for name, values in logits.items()
-        }
-        if forcing == 0.0:
-            return predicted
-        truth = {name: as_value(spec[name], values[i + 1], num_nodes) for name, values in batch.hints.items()}
-        forced = jnp.ones(len(batch.lengths), bool)
-        if forcing < 1.0:
-            forced = jax.random.bernoulli(jax.random.fold_in(forcing_key, i), forcing, (len(batch.lengths),))
-        return {name: _choose(forced, truth[name], values) for name, values in predicted.items()}
-
-    def scan_step(carry, i):
+    def step(network, data, i, carry):
         hidden, hints, last = carry
-        here, logits = advance(hidden, hints)
-        counts = batch.lengths > i + 1
+        here, logits = jax.vmap(network.step)({**data["inputs"], **hints}, hidden)
+        # Every sample takes part in the first step, even one without a second hint.
+        counts = (data["lengths"] > i + 1) | (i == 0)
         last = jax.tree.map(lambda new, old: _choose(counts, new, old), here, last)
-        return (here.next_hidden, next_hints(i, hints, logits), last), logits if keep_hints else None
+        return (here.next_hidden, next_hints(data, i, logits), last), logits if keep_hints else {}
 
-    # The first step differs: every sample takes part in it, even those without a second one.
-    hidden = jnp.zeros((len(batch.lengths), num_nodes, reasoner.hidden_size))
-    last, first_logits = advance(hidden, truth_at_start)
-    carry = (last.next_hidden, next_hints(0, truth_at_start, first_logits), last)
-    (_, _, last), logits = jax.lax.scan(scan_step, carry, jnp.arange(1, batch.num_steps))
+    def next_hints(data, i, logits):
+        if not feeds_back:
+            return {}
+        revise = predictions.harden if hard else predictions.soften
+        hints = {name: revise(spec[name], values) for name, values in logits.items()}
+        if forcing == 0.0:
+            return hints
+        truth = {name: as_value(spec[name], values[i + 1], num_nodes) for name, values in data["hints"].items()}
+        forced = jnp.ones(batch_size, bool)
+        if forcing < 1.0:
+            forced = jax.random.bernoulli(jax.random.fold_in(data["key"], i), forcing, (batch_size,))
+        return {name: _choose(forced, truth[name], values) for name, values in hints.items()}
 
-    output_logits = predictions.finish_logits(spec, jax.vmap(network.outputs)(last), noise_key)
-    if not keep_hints:
-        return output_logits, {}
-    return output_logits, jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first_logits, logits)
+    data = {"inputs": as_values(spec, batch.inputs, num_nodes), "lengths": batch.lengths}
+    if forcing > 0.0:
+        data |= {"hints": batch.hints, "key": forcing_key}
+    hidden = jnp.zeros((batch_size, num_nodes, reasoner.hidden_size))
+    hints = {name: as_value(spec[name], values[0], num_nodes) for name, values in batch.hints.items() if feeds_back}
+    blank = jax.eval_shape(jax.vmap(network.step), {**data["inputs"], **hints}, hidden)[0]
+    carry = (hidden, hints, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), blank))
+    if num_steps is None:
+        num_steps = jnp.maximum(1, batch.lengths.max() - 1)
+    (_, _, last), hint_logits = time_loop(step, network, data, carry, num_steps, batch.num_steps)
+    return predictions.finish_logits(spec, jax.vmap(network.outputs)(last), noise_key), hint_logits
 
 
 def _choose(condition: Array, yes: Array, no: Array) -> Array:
