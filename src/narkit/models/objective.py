@@ -6,7 +6,7 @@ from typing import assert_never
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
 from narkit.models.encoders import as_value
@@ -23,9 +23,15 @@ def loss(
     key: PRNGKeyArray | None = None,
     options: Unrolling = DEFAULT_UNROLLING,
     training: bool = True,
+    num_steps: Int[Array, ""] | None = None,
 ) -> Float[Array, ""]:
-    """The sum of the losses of all outputs and hints, each the mean over its values that count."""
-    output_logits, hint_logits = unroll(reasoner, batch, options=options, training=training, key=key)
+    """The sum of the losses of all outputs and hints, each the mean over its values that count.
+
+    `num_steps` as for `unroll`.
+    """
+    output_logits, hint_logits = unroll(
+        reasoner, batch, options=options, training=training, key=key, num_steps=num_steps
+    )
     parts = output_losses(batch, output_logits) | hint_losses(batch, hint_logits)
     return sum(parts.values(), jnp.zeros(()))
 

@@ -1,0 +1,1 @@
+"""Training: configuration, the compiled programs of several seeds, selection of checkpoints, the loop."""

@@ -1,0 +1,96 @@
+"""What a training run is made of. Every field is recorded with the result."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from narkit.algorithms import ALGORITHMS
+from narkit.errors import UnknownNameError
+from narkit.models.network import Hints, Reprediction, Unrolling
+from narkit.models.processors import PROCESSORS
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A fixed set of instances from the training distribution that checkpoints are selected by."""
+
+    name: str  # the selection rule that it gives its name to
+    size: int
+    num_samples: int = 128
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run: which network on which algorithms, for how long, with which data, selected how.
+
+    The defaults are the protocol of the paper. Several seeds are trained as one program, each with its own
+    parameters and data. With several algorithms, steps take turns.
+    """
+
+    algorithms: tuple[str, ...]
+    processor: str = "team"
+    processor_options: Mapping[str, Any] = field(default_factory=dict)
+    hidden_size: int = 128
+    hints: str = Hints.ENCODED.value
+    seeds: tuple[int, ...] = (0,)
+    steps: int = 10_000
+    batch_size: int = 32
+    sizes: tuple[int, ...] = (4, 7, 11, 13, 16)
+    fixed_training_set: bool = False  # train on the 1000 official samples of size 16, drawn with replacement
+    random_positions: bool = True
+    learning_rate: float = 1e-3
+    gradient_clip: float = 1.0  # of the global norm; 0 switches it off
+    teacher_forcing: float = 0.0
+    reprediction: str = Reprediction.SOFT.value
+    validate_every: int = 200
+    validations: tuple[Validation, ...] = (Validation("id", 16), Validation("ood", 32))
+    test: bool = True  # score the selected checkpoints on the official test split at the end
+
+    def __post_init__(self) -> None:
+        names = (self.algorithms,) if isinstance(self.algorithms, str) else tuple(self.algorithms)
+        object.__setattr__(self, "algorithms", tuple(ALGORITHMS[name].name for name in names))
+        object.__setattr__(self, "seeds", tuple(self.seeds))
+        object.__setattr__(self, "sizes", tuple(self.sizes))
+        object.__setattr__(self, "validations", tuple(self.validations))
+        PROCESSORS[self.processor]  # raises and names the nearest
+        if self.hints not in [mode.value for mode in Hints]:
+            raise UnknownNameError("hint mode", self.hints, [mode.value for mode in Hints])
+        Unrolling(self.teacher_forcing, self.reprediction)  # type: ignore[arg-type]
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        at_least_one = {"steps": self.steps, "batch_size": self.batch_size, "hidden_size": self.hidden_size}
+        for name, value in (at_least_one | {"validate_every": self.validate_every}).items():
+            if value < 1:
+                raise ValueError(f"{name}: expected at least 1, got {value}")
+        for name in ("algorithms", "seeds", "sizes", "validations"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name}: expected one or more different ones, got {values}")
+        if self.learning_rate <= 0 or self.gradient_clip < 0:
+            raise ValueError(
+                f"expected a positive learning rate and a gradient clip of at least 0, got {self.learning_rate} and "
+                f"{self.gradient_clip}"
+            )
+        if any(seed < 0 for seed in self.seeds):
+            raise ValueError(f"seeds: expected whole numbers of at least 0, got {self.seeds}")
+
+    @property
+    def unrolling(self) -> Unrolling:
+        return Unrolling(self.teacher_forcing, Reprediction(self.reprediction))
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
+        known = {f.name for f in dataclasses.fields(cls)}
+        for name in values:
+            if name not in known:
+                raise UnknownNameError("training option", name, known)
+        validations = tuple(Validation(**validation) for validation in values.get("validations", ()))
+        lists = {name: tuple(values[name]) for name in ("algorithms", "seeds", "sizes") if name in values}
+        return cls(**{**values, **lists, **({"validations": validations} if validations else {})})

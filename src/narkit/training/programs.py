@@ -1,0 +1,143 @@
+"""The compiled programs of a run: a training step and an evaluation, for all seeds at once.
+
+The parameters of a network are one vector and those of all seeds a matrix, so an update of Adam is a handful of
+operations, whatever the number of layers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from narkit.algorithms import ALGORITHMS
+from narkit.data.batch import Batch
+from narkit.models import objective, predictions
+from narkit.models.network import DeviceBatch, Reasoner, unroll
+from narkit.models.processors import PROCESSORS
+from narkit.training.config import TrainConfig
+
+Parameters = Float[Array, "seed parameter"]
+
+
+class TrainState(eqx.Module):
+    """What a step of training changes."""
+
+    parameters: Parameters
+    optimizer: optax.OptState
+    diverged_at: Int[Array, " seed"]  # the step at which a seed's loss was no longer finite, -1 while it is
+
+
+class Programs:
+    """Compiles and runs training steps and evaluations for one configuration."""
+
+    def __init__(self, config: TrainConfig):
+        self.config = config
+        skeleton = eqx.filter_eval_shape(self._reasoner_of_seed, 0)
+        self._restore = _restorer(skeleton)
+        clip = optax.clip_by_global_norm(config.gradient_clip) if config.gradient_clip else optax.identity()
+        self._optimizer = optax.chain(clip, optax.adam(config.learning_rate))
+        self.train_step = jax.jit(self._train_step, donate_argnums=0)
+        self._predict = jax.jit(self._predict_all_seeds)
+
+    def initial_state(self) -> TrainState:
+        parameters = jnp.stack([ravel_pytree(self._reasoner_of_seed(seed))[0] for seed in self.config.seeds])
+        optimizer = jax.vmap(self._optimizer.init)(parameters)
+        return TrainState(parameters, optimizer, jnp.full(len(parameters), -1, jnp.int32))
+
+    def reasoner(self, parameters: Float[Array, " parameter"]) -> Reasoner:
+        """The network that a row of the parameters stands for."""
+        return self._restore(parameters)
+
+    def _reasoner_of_seed(self, seed: int) -> Reasoner:
+        config = self.config
+        processor = PROCESSORS[config.processor]
+        if config.processor_options:
+            processor = functools.partial(processor, **config.processor_options)
+        return Reasoner(config.algorithms, processor, config.hidden_size, config.hints, key=jax.random.key(seed))
+
+    def _train_step(
+        self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"], step: Int[Array, ""], num_steps: Array
+    ) -> tuple[TrainState, Float[Array, " seed"]]:
+        """One update of every seed on its own batch. A seed whose loss is not finite stays as it was, for good."""
+
+        def loss(reasoner, batch, seed):
+            key = jax.random.fold_in(jax.random.key(seed), step)
+            return objective.loss(reasoner, batch, key=key, options=self.config.unrolling, num_steps=num_steps)
+
+        def update(parameters, optimizer, batch, seed):
+            # Differentiated as a network, not as a vector: the reverse of cutting a vector up is one padding per leaf.
+            value, gradient = jax.value_and_grad(loss)(self._restore(parameters), batch, seed)
+            gradient = ravel_pytree(gradient)[0]
+            updates, optimizer = self._optimizer.update(gradient, optimizer, parameters)
+            return parameters + updates, optimizer, value, jnp.isfinite(value) & jnp.isfinite(gradient).all()
+
+        parameters, optimizer, losses, finite = jax.vmap(update)(state.parameters, state.optimizer, batch, seeds)
+        alive = finite & (state.diverged_at < 0)
+        keep = functools.partial(_where_seed, alive)
+        return TrainState(
+            jax.tree.map(keep, parameters, state.parameters),
+            jax.tree.map(keep, optimizer, state.optimizer),
+            jnp.where((state.diverged_at < 0) & ~finite, step, state.diverged_at),
+        ), losses
+
+    def predict(self, parameters: Parameters, batch: DeviceBatch) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """The decoded outputs of every seed (seed, batch, ...) on one batch, and their losses (seed,)."""
+        outputs, losses = self._predict(parameters, batch)
+        return {name: np.asarray(values) for name, values in outputs.items()}, np.asarray(losses)
+
+    def _predict_all_seeds(self, parameters: Parameters, batch: DeviceBatch):
+        spec = ALGORITHMS[batch.algorithm].transformed_spec
+        num_steps = jnp.maximum(1, batch.lengths.max() - 1)
+
+        def predict(parameters):
+            options = self.config.unrolling
+            logits, _ = unroll(self._restore(parameters), batch, options=options, keep_hints=False, num_steps=num_steps)
+            loss = sum(objective.output_losses(batch, logits).values(), jnp.zeros(()))
+            return predictions.decode_outputs(spec, logits), loss
+
+        return jax.vmap(predict)(parameters)
+
+
+def _where_seed(condition: Array, yes: Array, no: Array) -> Array:
+    return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
+
+
+def _restorer(skeleton: Reasoner):
+    """The way back from a parameter vector to a network of the skeleton's structure."""
+    leaves, structure = jax.tree.flatten(skeleton)
+    ends = np.cumsum([leaf.size for leaf in leaves])
+
+    def restore(vector: Float[Array, " parameter"]) -> Reasoner:
+        parts = [vector[end - leaf.size : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)]
+        return jax.tree.unflatten(structure, parts)
+
+    return restore
+
+
+def stack_batches(batches: Sequence[Batch], capacity: int) -> DeviceBatch:
+    """One batch per seed as a single one with a leading seed axis; hints are padded to `capacity` steps."""
+
+    def stack(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+
+    hints = {}
+    for name, values in batches[0].hints.items():
+        padded = np.zeros((len(batches), capacity, *values.shape[1:]), values.dtype)
+        for row, batch in zip(padded, batches, strict=True):
+            row[: len(batch.hints[name])] = batch.hints[name]
+        hints[name] = padded
+    return DeviceBatch(
+        batches[0].algorithm,
+        stack([batch.inputs for batch in batches]),
+        hints,
+        stack([batch.outputs for batch in batches]),
+        np.stack([batch.lengths for batch in batches]),
+    )
