@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn, Literal, Var
+from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
 LARGEST_FACTOR = 2**19
@@ -37,7 +38,7 @@ class _Deferred:
 class BackwardStep:
     """One step in reverse, `(params, data, t, carry, d_carry, d_y) -> d_carry, summands, factors`."""
 
-    def __init__(self, pull_back: Callable, params: PyTree, data: PyTree, t: Array, carry: PyTree, d_y: PyTree):
+    def __init__(self, pull_back: Callable, params: PyTree, data: PyTree, t: ArrayLike, carry: PyTree, d_y: PyTree):
         program = _trace(pull_back, params, data, t, carry, carry, d_y)
         self._params = jax.tree.structure(params)
         self._carry = jax.tree.structure(carry)
