@@ -33,7 +33,7 @@ def test_golden_covers_every_split(golden):
     assert set(golden) == {f"{name}/{split}" for name in narkit.ALGORITHMS for split in SPLITS}
 
 
-@pytest.mark.parametrize("split", ["val", "test", pytest.param("train", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", narkit.ALGORITHMS)
 def test_split_equals_published(name, split, golden, float32_bytes):
     batch = narkit.load_split(name, split)
