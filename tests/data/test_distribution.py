@@ -19,7 +19,7 @@ from narkit.spec import Kind, Location
 
 NUM_SAMPLES = 1000
 SIZE = 12
-SMALLEST_P = 1e-5  # about 500 comparisons are made
+SMALLEST_P = 1e-5  # 359 comparisons are made per run over all algorithms; the smallest p seen is 1e-3
 STRING_MATCHERS = ("naive_string_matcher", "kmp_matcher")
 
 
