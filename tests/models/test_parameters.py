@@ -1,4 +1,4 @@
-"""Table 3 of the paper: how many parameters TEAM has, relative to Triplet-GMPNN. Nothing is computed: shapes suffice."""
+"""Table 3 of the paper: parameters of TEAM relative to Triplet-GMPNN. Shapes suffice, nothing is computed."""
 
 import csv
 from importlib import resources

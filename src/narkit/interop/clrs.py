@@ -33,21 +33,24 @@ def from_haiku(algorithms: str | Sequence[str], params: Parameters, processor: s
     dm-clrs network had them. Missing, superfluous or misshapen parameters are named.
     """
     names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
-    given = {_short(name): layer for name, layer in params.items()}
+    given = {f"{_short(module)}/{key}": value for module, layer in params.items() for key, value in layer.items()}
     skeleton = Reasoner(names, processor, _hidden_size(given), _hint_mode(names, given), key=jax.random.key(0))
-    expected = {_short(name): layer for name, layer in _layers(skeleton).items()}
+    expected = {
+        f"{_short(module)}/{key}": array
+        for module, layer in _layers(skeleton).items()
+        for key, array in _arrays(layer).items()
+    }
     if set(given) != set(expected):
         raise ValueError(
             f"the parameters do not fit {processor} for {', '.join(names)}: "
             f"missing {sorted(set(expected) - set(given))}, superfluous {sorted(set(given) - set(expected))}"
         )
     replacements = {}
-    for name, layer in expected.items():
-        for key, array in _arrays(layer).items():
-            value = jnp.asarray(given[name][key], array.dtype)
-            if value.shape != array.shape:
-                raise ValueError(f"parameter {name}/{key}: expected shape {array.shape}, got {value.shape}")
-            replacements[id(array)] = value
+    for name, array in expected.items():
+        value = jnp.asarray(given[name], array.dtype)
+        if value.shape != array.shape:
+            raise ValueError(f"parameter {name}: expected shape {array.shape}, got {value.shape}")
+        replacements[id(array)] = value
     return jax.tree.map(lambda leaf: replacements[id(leaf)], skeleton)
 
 
@@ -64,22 +67,22 @@ def _short(name: str) -> str:
     return "/".join(part for part in name.split("/") if not part.startswith("~"))
 
 
-def _hidden_size(params: Parameters) -> int:
+def _hidden_size(given: Mapping[str, np.ndarray]) -> int:
     try:
-        return params[_short(f"{PROCESSOR}/linear")]["b"].shape[0]
+        return given[f"{PROCESSOR}/linear/b"].shape[0]
     except KeyError:
         raise ValueError(
-            f"expected dm-clrs parameters with a module {PROCESSOR}/linear, got modules {sorted(params)[:5]} ..."
+            f"expected dm-clrs parameters with a module {PROCESSOR}/linear, got {sorted(given)[:5]} ..."
         ) from None
 
 
-def _hint_mode(names: Sequence[str], params: Parameters) -> Hints:
+def _hint_mode(names: Sequence[str], given: Mapping[str, np.ndarray]) -> Hints:
     """Hints are encoded, only decoded, or neither, as the modules for the first hint show."""
     spec = ALGORITHMS[names[0]].transformed_spec
     hint = next(name for name, probe in spec.items() if probe.stage is Stage.HINT)
-    if _short(f"{CODERS}/algo_0_{hint}_enc_linear") in params:
+    if _short(f"{CODERS}/algo_0_{hint}_enc_linear/w") in given:
         return Hints.ENCODED
-    return Hints.DECODED if _short(f"{CODERS}/algo_0_{hint}_dec_linear") in params else Hints.NONE
+    return Hints.DECODED if _short(f"{CODERS}/algo_0_{hint}_dec_linear/w") in given else Hints.NONE
 
 
 def _arrays(layer: Linear | LayerNorm) -> dict[str, jax.Array]:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.kernels import triplets
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
-from narkit.models.layers import Linear, side_by_side, split_outputs
+from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs
 from narkit.spec import Kind, Location, Probe, Spec
 
 
@@ -121,7 +121,7 @@ class BoundDecoders(eqx.Module):
         from_nodes = iter(self.on_nodes(scalars.node, hidden, next_hidden))
         from_graph = iter(self.on_graph(scalars.graph))
         latents = () if edge_latents is None else (edge_latents,)
-        pooled = jnp.concatenate([self.node_features(scalars.node).max(0), hidden.max(0), next_hidden.max(0)])
+        pooled = max_over_first(jnp.concatenate([self.node_features(scalars.node), hidden, next_hidden], axis=-1))
         logits = {}
         for i, (name, probe) in enumerate(self.probes):
             nodes = [next(from_nodes) for _ in range(self.node_counts[i])]

@@ -25,7 +25,7 @@ class Linear(eqx.Module):
     def __init__(self, inputs: int, outputs: int, *, key: PRNGKeyArray, stddev: float | None = None, bias: float = 0.0):
         stddev = inputs**-0.5 if stddev is None else stddev
         self.weight = stddev * jax.random.truncated_normal(key, -2.0, 2.0, (inputs, outputs))
-        self.bias = jnp.full((outputs,), bias)
+        self.bias = jnp.full((outputs,), bias, float)  # strongly typed, or the second training step would recompile
 
     def __call__(self, x: Float[Array, "*axes inputs"]) -> Float[Array, "*axes outputs"]:
         return x @ self.weight + self.bias
@@ -62,3 +62,26 @@ class LayerNorm(eqx.Module):
         mean = x.mean(-1, keepdims=True)
         variance = x.var(-1, keepdims=True)
         return (x - mean) * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON) * self.scale + self.offset
+
+
+@jax.custom_vjp
+def max_over_first(values: Float[Array, "node *rest hidden"]) -> Float[Array, "*rest hidden"]:
+    """The maximum over the first axis. Values that tie share the gradient, as for `jnp.max`, but one always takes part.
+
+    The gradient of `jnp.max` compares the values with their maximum. Where a compiler computes the values twice, with
+    different rounding, none of them equals it, and the gradient is 0 / 0.
+    """
+    return values.max(0)
+
+
+def _max_forward(values: Array) -> tuple[Array, Array]:
+    best = values.max(0)
+    order = jnp.arange(len(values)).reshape(-1, *(1,) * best.ndim)
+    return best, (values == best) | (order == values.argmax(0))
+
+
+def _max_backward(is_best: Array, cotangent: Array) -> tuple[Array]:
+    return (jnp.where(is_best, cotangent / is_best.sum(0), jnp.zeros((), cotangent.dtype)),)
+
+
+max_over_first.defvjp(_max_forward, _max_backward)

@@ -49,7 +49,7 @@ class Unrolling:
     """
 
     teacher_forcing: float = 0.0
-    reprediction: Reprediction = Reprediction.SOFT
+    reprediction: Reprediction | str = Reprediction.SOFT
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.teacher_forcing <= 1.0:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
-from narkit.models.layers import LayerNorm, Linear, side_by_side, split_outputs
+from narkit.models.layers import LayerNorm, Linear, max_over_first, side_by_side, split_outputs
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
 
 NO_MESSAGE = -1e6  # what a node that may not send contributes to the maximum
@@ -120,13 +120,15 @@ class BoundMessagePassing(eqx.Module):
         """The next hidden state. `connected[i, j]` lets i send to j; None lets everyone."""
         size = hidden.shape[-1]
         from_nodes = split_outputs(self.on_nodes(scalars.node, hidden), [size] * (3 if self.gate is None else 4))
-        received, sent = from_nodes[:2]
-        messages = received[None] + sent[:, None] + edge_messages + self.graph(scalars.graph)
+        to_receive, to_send = from_nodes[:2]
+        messages = to_receive[None] + to_send[:, None] + edge_messages + self.graph(scalars.graph)
         for linear in self.mlp:
             messages = linear(jax.nn.relu(messages))
         if connected is not None:
             messages = jnp.where(connected[..., None], messages, NO_MESSAGE)
-        from_messages = split_outputs(self.on_messages(messages.max(0)), [size] * (1 if self.gate is None else 2))
+        from_messages = split_outputs(
+            self.on_messages(max_over_first(messages)), [size] * (1 if self.gate is None else 2)
+        )
 
         update = self.norm(jax.nn.relu(from_nodes[2] + from_messages[0]))
         if self.gate is None:

@@ -1,0 +1,76 @@
+"""What all tests share. Shapes and types of the models and kernels are checked at run time."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+# Programs are tiny here and most of the time goes into compiling them.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+import pytest
+from jaxtyping import install_import_hook
+
+# Only these packages: the hook would break Numba's decorators.
+install_import_hook(["narkit.models", "narkit.kernels"], "beartype.beartype")
+
+
+@pytest.fixture(scope="session")
+def compare_with_reference() -> Callable[[str, str, dict], float]:
+    """Compares our network with what dm-clrs computed (see `tests/golden/make_model_golden.py`).
+
+    Logits of outputs and of hints at every step, the loss, its gradient and the score must agree. Returns the largest
+    difference of a number, relative to one plus its size.
+    """
+    return _compare_with_reference
+
+
+def _compare_with_reference(name: str, processor: str, case: dict) -> float:
+    import equinox as eqx
+    import jax.numpy as jnp
+    import numpy as np
+
+    import narkit
+    from narkit.models.network import DeviceBatch, unroll
+    from narkit.models.objective import hint_losses, output_losses
+    from narkit.models.predictions import decode_outputs
+
+    parts = {part: case[part] for part in ("inputs", "hints", "outputs")}
+    batch = narkit.Batch(algorithm=name, **parts, lengths=np.asarray(case["lengths"]).astype(int))
+    on_device = DeviceBatch.of(batch)
+    reasoner = narkit.interop.clrs.from_haiku(name, case["parameters"], processor)
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad(has_aux=True)
+    def run(reasoner):  # the loss is put together here so that one program gives the logits too
+        outputs, hints = unroll(reasoner, on_device, training=True)
+        losses = output_losses(on_device, outputs) | hint_losses(on_device, hints)
+        return sum(losses.values(), jnp.zeros(())), (outputs, hints)
+
+    (loss, (outputs, hints)), gradient = run(reasoner)
+    score = narkit.evaluate(name, decode_outputs(batch.spec, outputs), batch)["score"]
+    largest = 0.0
+    ours = {
+        "output logits": outputs,
+        "hint logits": hints,
+        "loss": loss,
+        "gradient": narkit.interop.clrs.to_haiku(gradient),
+        "score": score,
+    }
+    for where, value, expected in _pairs(ours, {part: case[part] for part in ours}):
+        value, expected = np.asarray(value), np.asarray(expected)
+        assert value.shape == expected.shape, where
+        counts = np.abs(expected) < 1e5  # all but the diagonals of Sinkhorn's result
+        value, expected = value[counts], expected[counts]
+        np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4, err_msg=where)
+        largest = max(largest, float(np.max(np.abs(value - expected) / (1 + np.abs(expected)), initial=0.0)))
+    return largest
+
+
+def _pairs(ours: Any, theirs: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The leaves of two nested dictionaries, which must have the same keys."""
+    if isinstance(theirs, dict):
+        assert set(ours) == set(theirs), where
+        for key in theirs:
+            yield from _pairs(ours[key], theirs[key], f"{where} {key}")
+    else:
+        yield where, ours, theirs
