@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +33,7 @@ INDEX, ARRAYS = read_golden()
 CASES = {f"{case['processor']} {case['algorithm']}": case for case in INDEX["cases"]}
 
 
-def read(place):
+def read(place: Any) -> Any:
     """The stored arrays in place of the places: nested dictionaries of [type, offset, shape, unit]."""
     if isinstance(place, dict):
         return {name: read(part) for name, part in place.items()}

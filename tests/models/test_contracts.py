@@ -146,7 +146,8 @@ def relabel(batch: DeviceBatch, order: np.ndarray) -> DeviceBatch:
         name: values * in_time.reshape(*in_time.shape, *(1,) * (values.ndim - 2)).astype(values.dtype)
         for name, values in parts[1].items()
     }
-    return DeviceBatch(batch.algorithm, *parts, batch.lengths)
+    inputs, hints, outputs = parts
+    return DeviceBatch(batch.algorithm, inputs, hints, outputs, batch.lengths)
 
 
 def move(probe, values, order, leading):

@@ -1,6 +1,7 @@
 """The reasoner's options, networks for several algorithms, processors from elsewhere, and bad input."""
 
 import functools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -71,7 +72,7 @@ def test_teacher_forcing(reasoner, batch):
         mixed = run(reasoner, on_device, Unrolling(teacher_forcing=0.5), key=jax.random.key(seed))[1]["pi_h"][1]
         is_free, is_forced = (np.isclose(mixed, other, atol=1e-6).all(axis=(1, 2)) for other in (free, forced))
         assert (is_free ^ is_forced).all()
-        seen.add(tuple(is_forced.tolist()))
+        seen.add(tuple(np.asarray(is_forced).tolist()))
     assert len(seen) > 1 and {value for row in seen for value in row} == {False, True}
 
 
@@ -152,15 +153,16 @@ def test_processors_from_elsewhere(batch, monkeypatch):
 
 def test_configured_classes():
     configured = narkit.Reasoner("bfs", functools.partial(TEAM, num_heads=4), 8, key=KEY)
+    assert isinstance(configured.processor, TEAM)
     assert configured.processor.attention.attention.shape == (4, 2)
     with pytest.raises(
         ValueError, match="expected a number of heads that divides the hidden size, got 3 heads for size 8"
     ):
         narkit.Reasoner("bfs", functools.partial(TEAM, num_heads=3), 8, key=KEY)
     with pytest.raises(TypeError, match="unexpected keyword argument 'heads'"):
-        narkit.Reasoner("bfs", functools.partial(TEAM, heads=3), 8, key=KEY)
+        narkit.Reasoner("bfs", functools.partial(TEAM, heads=3), 8, key=KEY)  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError, match=r"a class of narkit\.Processor .* makes a dict"):
-        narkit.Reasoner("bfs", lambda hidden_size, key: {}, 8, key=KEY)
+        narkit.Reasoner("bfs", lambda hidden_size, key: {}, 8, key=KEY)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("processor", narkit.PROCESSORS)
@@ -221,7 +223,8 @@ def test_memnet_learns(batch):
         updates, state = optimiser.update(gradient, state)
         return eqx.apply_updates(reasoner, updates), state, value
 
-    reasoner, state, losses = before, optimiser.init(before), []
+    parameters: Any = before
+    reasoner, state, losses = before, optimiser.init(parameters), []
     for _ in range(20):
         reasoner, state, value = step(reasoner, state)
         losses.append(float(value))

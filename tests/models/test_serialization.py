@@ -110,7 +110,7 @@ def test_processors_of_others_need_a_name(tmp_path, monkeypatch):
 
 def test_options_must_fit_into_json(tmp_path, monkeypatch):
     def mine(hidden_size, activation, *, key):
-        return MPNN(hidden_size, key=key)
+        return narkit.PROCESSORS["mpnn"](hidden_size, key=key)
 
     monkeypatch.setitem(narkit.PROCESSORS, "mine", mine)
     reasoner = narkit.Reasoner("bfs", functools.partial(mine, activation=jnp.tanh), 4, key=KEY)

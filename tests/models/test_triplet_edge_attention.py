@@ -119,7 +119,8 @@ def test_the_activation_is_a_choice():
 
 
 def test_weights_of_allowed_third_nodes_sum_to_one():
-    weights = make(2).attention_weights(*features(), MASK)
+    x, e, g = features()
+    weights = make(2).attention_weights(x, e, g, MASK)
     allowed = (MASK[:, None] | MASK[None]).any(-1)
     np.testing.assert_allclose(weights.sum(-1), np.broadcast_to(allowed, (2, NODES, NODES)), atol=1e-12)
 

@@ -13,7 +13,7 @@ from narkit.interop.clrs import _arrays, _layers
 pytestmark = pytest.mark.oracle
 
 SCRIPT = Path(__file__).parents[1] / "golden" / "make_model_golden.py"
-HIDDEN, NODES, BATCH = 128, 8, 3
+HIDDEN, NODES, BATCH = 128, 6, 2
 ONE_OF_EACH_CATEGORY = (
     "find_maximum_subarray_kadane",
     "matrix_chain_order",
@@ -44,8 +44,11 @@ def reference():
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(("processor", "name"), PAIRS)
 def test_network_equals_dm_clrs(processor, name, reference, compare_with_reference, record_property):
-    case = jax.device_get(reference.reference_case(name, processor, HIDDEN, NODES, BATCH, seed=100))
-    largest = compare_with_reference(name, processor, case)
+    # In float64: among millions of maxima at this width some are so close that the rounding of float32 decides them,
+    # and with them which weights get the gradient. The goldens compare in float32.
+    with jax.enable_x64(True):
+        case = jax.device_get(reference.reference_case(name, processor, HIDDEN, NODES, BATCH, seed=100))
+        largest = compare_with_reference(name, processor, case)
     record_property("largest difference", largest)
     print(f"{processor} {name}: {largest:.1e}")
 
@@ -54,7 +57,7 @@ def test_network_equals_dm_clrs(processor, name, reference, compare_with_referen
 @pytest.mark.parametrize("hints", ["encoded", "decoded", "none"])
 def test_names_and_shapes_of_several_algorithms(hints, reference):
     """The numbering of modules when several algorithms share a processor, and without hints."""
-    from clrs._src import baselines, processors
+    baselines, processors = reference.baselines, reference.processors
 
     names = ["bfs", "insertion_sort", "matrix_chain_order"]
     made = [reference.feedback(name, NODES, BATCH, seed=0) for name in names]

@@ -129,8 +129,9 @@ def _numbered(name: str, linears: Sequence[Linear]) -> dict[str, Linear | LayerN
 def _in_order(probe: Probe, decoder: Decoder) -> list[Linear]:
     """The Linears of a decoder in the order in which dm-clrs makes them."""
     nodes = list(decoder.on_nodes)
+    score = [] if decoder.score is None else [decoder.score]
     if probe.location is Location.GRAPH:
         return [*decoder.on_pooled, *decoder.on_graph, *nodes]
     if probe.location is Location.EDGE and probe.kind is Kind.POINTER:
-        return [nodes[0], nodes[1], *decoder.on_edges, nodes[2], decoder.score]
-    return [*nodes, *decoder.on_edges, *([decoder.score] if decoder.score is not None else [])]
+        return [nodes[0], nodes[1], *decoder.on_edges, nodes[2], *score]
+    return [*nodes, *decoder.on_edges, *score]

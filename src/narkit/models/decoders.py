@@ -136,11 +136,13 @@ def _logits(probe: Probe, nodes: list[Array], edges: list[Array], graph: list[Ar
     points = probe.kind in (Kind.POINTER, Kind.PERMUTATION_POINTER)
     match probe.location:
         case Location.NODE if points:
+            assert score is not None
             first, second = nodes
             # The pointer from i to p is encoded on the edge (i, p) but decoded from (p, i), as in the reference.
             ends = jnp.maximum(first[:, None], jnp.swapaxes(second[:, None] + edges[0], 0, 1))
             return score(ends)[..., 0]
         case Location.EDGE if points:
+            assert score is not None
             pairs = nodes[0][:, None] + nodes[1][None] + edges[0]
             return triplets.edge_pointer_logits(pairs, nodes[2], score.weight[:, 0]) + score.bias
         case Location.GRAPH if points:

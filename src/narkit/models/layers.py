@@ -23,8 +23,8 @@ class Linear(eqx.Module):
     bias: Float[Array, " outputs"]
 
     def __init__(self, inputs: int, outputs: int, *, key: PRNGKeyArray, stddev: float | None = None, bias: float = 0.0):
-        stddev = inputs**-0.5 if stddev is None else stddev
-        self.weight = stddev * jax.random.truncated_normal(key, -2.0, 2.0, (inputs, outputs))
+        spread = inputs**-0.5 if stddev is None else stddev
+        self.weight = spread * jax.random.truncated_normal(key, -2.0, 2.0, (inputs, outputs))
         self.bias = jnp.full((outputs,), bias, float)  # strongly typed, or the second training step would recompile
 
     def __call__(self, x: Float[Array, "*axes inputs"]) -> Float[Array, "*axes outputs"]:

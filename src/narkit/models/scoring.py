@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Any, Protocol, assert_never, runtime_checkable
 
 import numpy as np
 
@@ -13,7 +13,15 @@ from narkit.errors import BatchError
 from narkit.spec import Kind, Probe, Stage, first_mask_name, stage_of
 
 
-def evaluate(algorithm: str, predictions: object, batch: Batch) -> dict[str, float]:
+@runtime_checkable
+class HasOutputs(Protocol):
+    """What `narkit.predict` returns, as far as scoring is concerned; this file needs no JAX."""
+
+    @property
+    def outputs(self) -> Mapping[str, Any]: ...
+
+
+def evaluate(algorithm: str, predictions: HasOutputs | Mapping[str, Any], batch: Batch) -> dict[str, float]:
     """The score of every output, and under "score" their mean.
 
     `predictions` is what `narkit.predict` returns, or a mapping of decoded outputs under the raw names. Masks score by
