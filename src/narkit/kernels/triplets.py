@@ -28,7 +28,10 @@ def attention_logits(
     The heads split the hidden features: `head * width = hidden`.
     """
 
-    whole = partial(reference.attention_logits, slope=slope)
+    def whole(*pairs_and_weights):
+        # Without the barrier the compiler fuses the logits into what reads them and computes them once per feature.
+        return lax.optimization_barrier(reference.attention_logits(*pairs_and_weights, slope=slope))
+
     by_rows = partial(_attention_by_rows, slope=slope)
     return lax.platform_dependent(pair_ij, pair_ik, pair_jk, weights, cpu=by_rows, default=whole)
 

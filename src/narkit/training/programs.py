@@ -7,7 +7,7 @@ operations, whatever the number of layers.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -44,13 +44,35 @@ class Programs:
         self._restore = _restorer(skeleton)
         clip = optax.clip_by_global_norm(config.gradient_clip) if config.gradient_clip else optax.identity()
         self._optimizer = optax.chain(clip, optax.adam(config.learning_rate))
-        self.train_step = jax.jit(self._train_step, donate_argnums=0)
-        self._predict = jax.jit(self._predict_all_seeds)
+        self._jit_step = jax.jit(self._train_step, donate_argnums=0)
+        self._jit_predict = jax.jit(self._predict_all_seeds)
+        self._steps: dict[tuple, Callable] = {}
+        self._predictions: dict[tuple, Callable] = {}
 
     def initial_state(self) -> TrainState:
         parameters = jnp.stack([ravel_pytree(self._reasoner_of_seed(seed))[0] for seed in self.config.seeds])
         optimizer = jax.vmap(self._optimizer.init)(parameters)
         return TrainState(parameters, optimizer, jnp.full(len(parameters), -1, jnp.int32))
+
+    def compile_step(self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"]) -> None:
+        """Compiles the training step for batches of this shape; later calls find it."""
+        scalar = jax.ShapeDtypeStruct((), jnp.int32)
+        key = _shape_key(batch)
+        if key not in self._steps:
+            self._steps[key] = self._jit_step.lower(state, batch, seeds, scalar, scalar).compile()
+
+    def compile_prediction(self, parameters: Parameters, batch: DeviceBatch) -> None:
+        """Compiles the prediction for batches of this shape and this many seeds; later calls find it."""
+        key = (parameters.shape[0], *_shape_key(batch))
+        if key not in self._predictions:
+            self._predictions[key] = self._jit_predict.lower(parameters, batch).compile()
+
+    def train_step(
+        self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"], step: np.int32, num_steps: np.int32
+    ) -> tuple[TrainState, Float[Array, " seed"]]:
+        """One update of every seed on its own batch. The given state is used up."""
+        self.compile_step(state, batch, seeds)
+        return self._steps[_shape_key(batch)](state, batch, seeds, step, num_steps)
 
     def reasoner(self, parameters: Float[Array, " parameter"]) -> Reasoner:
         """The network that a row of the parameters stands for."""
@@ -90,7 +112,8 @@ class Programs:
 
     def predict(self, parameters: Parameters, batch: DeviceBatch) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """The decoded outputs of every seed (seed, batch, ...) on one batch, and their losses (seed,)."""
-        outputs, losses = self._predict(parameters, batch)
+        self.compile_prediction(parameters, batch)
+        outputs, losses = self._predictions[(parameters.shape[0], *_shape_key(batch))](parameters, batch)
         return {name: np.asarray(values) for name, values in outputs.items()}, np.asarray(losses)
 
     def _predict_all_seeds(self, parameters: Parameters, batch: DeviceBatch):
@@ -104,6 +127,11 @@ class Programs:
             return predictions.decode_outputs(spec, logits), loss
 
         return jax.vmap(predict)(parameters)
+
+
+def _shape_key(batch: DeviceBatch) -> tuple:
+    """What programs differ by: the algorithm, the number of nodes, of rows and of samples."""
+    return batch.algorithm, batch.inputs["pos"].shape, next(iter(batch.hints.values())).shape[:2]
 
 
 def _where_seed(condition: Array, yes: Array, no: Array) -> Array:
