@@ -10,6 +10,7 @@ A new algorithm is one function under the decorator `algorithm`; nothing else ha
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -141,7 +142,8 @@ class Algorithm:
     arguments: Mapping[str, Argument]
     multiplier: int = 1  # the official val and test splits hold 32 x this many samples
     densities: Densities = Densities()
-    min_size: int = 2
+    min_size: int = 2  # of random instances
+    min_nodes: int | None = None  # of given instances; None: as many as the smallest random ones have
     training_size_is_fixed: bool = False  # train on the largest size only
     nodes_of_size: Callable[[int], int] = field(default=lambda size: size)
     nodes_of_instance: Callable[..., int] | None = None
@@ -150,7 +152,7 @@ class Algorithm:
     def summary(self) -> str:
         return (inspect.getdoc(self.function) or "").split("\n")[0]
 
-    @property
+    @functools.cached_property
     def transformed_spec(self) -> Spec:
         """The spec that networks read: constant hints are inputs, should-be permutations are permutations."""
         spec: dict[str, Probe] = {}
@@ -227,6 +229,7 @@ def algorithm(
     multiplier: int = 1,
     densities: Densities = Densities(),
     min_size: int = 2,
+    min_nodes: int | None = None,
     training_size_is_fixed: bool = False,
     nodes_of_size: Callable[[int], int] = lambda size: size,
     nodes_of_instance: Callable[..., int] | None = None,
@@ -243,6 +246,8 @@ def algorithm(
     - `inputs`, `hints`, `outputs`: probe name -> `node(...)`, `edge(...)` or `graph(...)`.
     - `arguments`: argument name -> its type and checks (`narkit.algorithms.arguments`).
     - `sampler`: `(rng, size, distribution)` -> a tuple of the function's arguments.
+    - `min_size`, `min_nodes`: the smallest size to sample, and the fewest nodes to run on, where the sampler needs more
+      than the function does.
     - `nodes_of_size`, `nodes_of_instance`: the number of nodes for a nominal size, and for given arguments; by
       default the size itself, and the length of the first array argument.
     """
@@ -266,6 +271,7 @@ def algorithm(
                 multiplier=multiplier,
                 densities=densities,
                 min_size=min_size,
+                min_nodes=min_nodes,
                 training_size_is_fixed=training_size_is_fixed,
                 nodes_of_size=nodes_of_size,
                 nodes_of_instance=nodes_of_instance,

@@ -17,7 +17,7 @@ def matrices(least_nodes, weights):
     return st.integers(least_nodes, 10).flatmap(lambda n: arrays(np.float64, (n, n), elements=st.sampled_from(weights)))
 
 
-directed_graphs = matrices(4, [0.0, 0.0, 0.0, 1.0])
+directed_graphs = matrices(2, [0.0, 0.0, 0.0, 1.0])
 undirected_graphs = matrices(2, [0.0, 0.0, 0.0, 1.0, 0.5]).map(lambda A: np.maximum(A, A.T))
 
 
@@ -70,11 +70,10 @@ def test_no_edges_and_all_edges(num_nodes):
     one_edge = num_nodes == 2
     expected = np.full((num_nodes, num_nodes), int(one_edge)) * (1 - np.eye(num_nodes))
     assert np.array_equal(run("bridges", A=full).outputs["is_bridge"][0], expected)
-    if num_nodes >= 4:
-        alone = run("strongly_connected_components", A=empty).outputs["scc_id"][0]
-        assert alone.tolist() == list(range(num_nodes))
-        together = run("strongly_connected_components", A=full).outputs["scc_id"][0]
-        assert together.tolist() == [0] * num_nodes
+    alone = run("strongly_connected_components", A=empty).outputs["scc_id"][0]
+    assert alone.tolist() == list(range(num_nodes))
+    together = run("strongly_connected_components", A=full).outputs["scc_id"][0]
+    assert together.tolist() == [0] * num_nodes
 
 
 def test_path_is_all_cuts_and_bridges():
@@ -90,8 +89,8 @@ def test_smallest_sizes(name, least):
     assert sample(name, size=least, batch_size=4).num_nodes == least
     with pytest.raises(InstanceError, match=f"expected a size of at least {least}, got {least - 1}"):
         sample(name, size=least - 1)
-    with pytest.raises(InstanceError, match=f"expected an instance of at least {least} nodes, got {least - 1}"):
-        run(name, A=np.zeros((least - 1, least - 1)))
+    with pytest.raises(InstanceError, match="expected an instance of at least 2 nodes, got 1"):
+        run(name, A=np.zeros((1, 1)))
 
 
 @pytest.mark.parametrize("name", ["articulation_points", "bridges"])

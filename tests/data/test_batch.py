@@ -1,5 +1,7 @@
 """A batch built by hand is checked against its algorithm's spec, and arrays come in compact types."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_types_are_compact_and_padding_is_zero(name):
 @pytest.mark.parametrize("name", narkit.ALGORITHMS)
 def test_raw_batches_can_be_built_by_hand(name):
     batch = benchmark_set(name, 6, 4, seed=0)
-    wide = {
+    wide: dict[str, Any] = {
         key: {name: values.astype(np.float64) for name, values in value.items()} if isinstance(value, dict) else value
         for key, value in fields(batch).items()
     }

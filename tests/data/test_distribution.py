@@ -7,6 +7,7 @@ behind the marker `oracle`, the streams with dm-clrs's own samplers. Seeds are f
 
 import inspect
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,7 +75,8 @@ def assert_same_distribution(name, instances):
     streamed = statistics(narkit.sample(name, size=SIZE, batch_size=NUM_SAMPLES, seed=0))
     assert set(streamed) == set(expected)
     for key, values in streamed.items():
-        p = stats.ks_2samp(values, expected[key], method="asymp").pvalue
+        test: Any = stats.ks_2samp(values, expected[key], method="asymp")
+        p = test.pvalue
         assert p > SMALLEST_P, f"{name}: {key} differs (p = {p:.1e}): {values.mean()} and {expected[key].mean()}"
 
 

@@ -17,12 +17,13 @@ import logging
 import os
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import clrs
+import clrs  # pyright: ignore[reportMissingImports]
 import numpy as np
-from clrs._src import algorithms, probing, samplers
+from clrs._src import algorithms, probing, samplers  # pyright: ignore[reportMissingImports]
 
 TARGET = Path(__file__).with_name("trajectories.npz")
 SIZES_IN_FULL = (4, 5, 8, 11, 16)
@@ -119,7 +120,8 @@ def main():
         },
         "trajectories": trajectories,
     }
-    np.savez_compressed(TARGET, index=np.frombuffer(json.dumps(index).encode(), np.uint8), **store.arrays())
+    arrays: dict[str, Any] = {"index": np.frombuffer(json.dumps(index).encode(), np.uint8), **store.arrays()}
+    np.savez_compressed(TARGET, **arrays)
 
 
 if __name__ == "__main__":

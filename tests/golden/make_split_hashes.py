@@ -19,7 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import clrs
+import clrs  # pyright: ignore[reportMissingImports]
 import numpy as np
 
 TARGET = Path(__file__).with_name("split_hashes.json")

@@ -65,7 +65,7 @@ def test_samplers_make_the_same_draws(clrs, name):
 
 @pytest.mark.parametrize("name", narkit.ALGORITHMS)
 def test_trajectories_are_equal(clrs, name):
-    from clrs._src import algorithms, probing
+    from clrs._src import algorithms, probing  # pyright: ignore[reportMissingImports]
 
     function = getattr(algorithms, name)
     for size in SIZES:
@@ -86,7 +86,7 @@ def test_trajectories_are_equal(clrs, name):
 @pytest.mark.parametrize("name", narkit.ALGORITHMS)
 def test_transforms_are_equal(clrs, name):
     """Constant hints as inputs and permutations; random positions differ by design."""
-    from clrs._src import samplers
+    from clrs._src import samplers  # pyright: ignore[reportMissingImports]
 
     raw = narkit.load_split(name, "val")[:8]
     batch = narkit.transform(raw, random_positions=False)

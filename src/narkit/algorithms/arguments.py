@@ -36,7 +36,9 @@ class Argument:
         if array.dtype.kind not in "biuf":
             raise InstanceError(f"argument {name!r}: expected {self.what}, got values of type {array.dtype}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise InstanceError(f"argument {name!r}: expected finite numbers, got NaN or infinity; remove or replace them")
+            raise InstanceError(
+                f"argument {name!r}: expected finite numbers, got NaN or infinity; remove or replace them"
+            )
         if np.issubdtype(self.dtype, np.integer) and not np.array_equal(exact, array):
             raise InstanceError(f"argument {name!r}: expected {self.what} (whole numbers), got {array!r}")
         return np.ascontiguousarray(exact).reshape(array.shape)
@@ -84,8 +86,9 @@ def symmetric(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) ->
     if len(unequal):
         i, j = unequal[0]
         raise InstanceError(
-            f"argument {name!r}: expected a symmetric matrix (an undirected graph), got {name}[{i}, {j}] = {value[i, j]} "
-            f"but {name}[{j}, {i}] = {value[j, i]}; symmetrise it, for example with np.maximum({name}, {name}.T)"
+            f"argument {name!r}: expected a symmetric matrix (an undirected graph), got {name}[{i}, {j}] = "
+            f"{value[i, j]} but {name}[{j}, {i}] = {value[j, i]}; "
+            f"symmetrise it, for example with np.maximum({name}, {name}.T)"
         )
 
 
@@ -140,6 +143,7 @@ def acyclic(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> N
         removable = left & ~has_edge[left].any(axis=0)
         if not removable.any():
             raise InstanceError(
-                f"argument {name!r}: expected a graph without cycles, got a cycle among the nodes {np.flatnonzero(left).tolist()}"
+                f"argument {name!r}: expected a graph without cycles, got a cycle among the nodes "
+                f"{np.flatnonzero(left).tolist()}"
             )
         left &= ~removable

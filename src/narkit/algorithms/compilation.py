@@ -24,7 +24,7 @@ from numba import njit
 
 from narkit.spec import Algorithm, Kind, Location, Probe, Stage, first_mask_name
 
-SHARED_SOURCES = ("compilation.py", "instances.py", "randomness.py", "recording.py", "positions.py")
+SHARED_SOURCES = ("compilation.py", "graph_probes.py", "instances.py", "positions.py", "randomness.py", "recording.py")
 
 
 def compiled(function: Callable) -> Callable:
@@ -61,9 +61,10 @@ def array_names(algorithm: Algorithm) -> list[str]:
     return list(algorithm.spec)
 
 
-def permutations(algorithm: Algorithm) -> list[str]:
+@functools.cache
+def permutations(algorithm: Algorithm) -> tuple[str, ...]:
     """The probes that transforming turns into a permutation pointer and a first-node mask."""
-    return [name for name, probe in algorithm.spec.items() if probe.kind is Kind.SHOULD_BE_PERMUTATION]
+    return tuple(name for name, probe in algorithm.spec.items() if probe.kind is Kind.SHOULD_BE_PERMUTATION)
 
 
 def _field(name: str) -> str:
@@ -73,9 +74,8 @@ def _field(name: str) -> str:
 
 def _of_sample(name: str, probe: Probe) -> str:
     """The expression for sample `b` of a probe's array: always a writable view."""
-    if probe.stage is Stage.HINT and not probe.constant:
-        return f"p_{name}[:, b]"
-    if probe.location is Location.GRAPH and probe.kind is not Kind.CATEGORICAL:
+    timed = probe.stage is Stage.HINT and not probe.constant
+    if probe.location is Location.GRAPH and probe.kind is not Kind.CATEGORICAL and not timed:
         return f"p_{name}[b : b + 1]"
     return f"p_{name}[b]"
 
@@ -122,9 +122,9 @@ def loop(seed, step, size, distribution, {_parameters(algorithm)}{masks}):
 
 
 def _compile(algorithm: Algorithm, purpose: str, source: str) -> Callable:
-    from narkit.algorithms import positions, randomness
-
     import numpy as np
+
+    from narkit.algorithms import positions, randomness
 
     function, probes = _function_and_probes(algorithm)
     namespace = {

@@ -4,7 +4,6 @@ import numpy as np
 
 from narkit.algorithms import arguments, instances
 from narkit.algorithms.recording import (
-    _contiguous,
     fill,
     fill_identity_order,
     fill_matrix,
@@ -144,7 +143,7 @@ def lcs_length(x, y, probes):
     def snapshot():
         step = next_step(probes)
         draw_arrows()
-        fill(_contiguous(probes.b_h[step]).reshape(-1), arrows.reshape(-1))
+        fill(probes.b_h[step].reshape(-1), arrows.reshape(-1))
         for i in range(rows):
             fill(probes.c[step, i, rows:], c[i])
 

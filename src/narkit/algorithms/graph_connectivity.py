@@ -239,7 +239,8 @@ def bridges(A, probes):
     outputs={"scc_id": node("pointer", "a node that stands for the strongly connected component of this one")},
     arguments={"A": arguments.matrix()},
     sampler=instances.community_graph,
-    min_size=4,
+    min_size=instances.COMMUNITIES,
+    min_nodes=2,
 )
 def strongly_connected_components(A, probes):
     """Strongly connected components by two depth-first searches (CLRS 22.5).

@@ -19,7 +19,7 @@ from narkit.algorithms.graph_probes import (
     STACK,
     WHITE,
 )
-from narkit.algorithms.recording import _contiguous, fill, fill_classes, fill_graph, fill_matrix, identity, next_step
+from narkit.algorithms.recording import fill, fill_classes, fill_graph, fill_matrix, identity, next_step
 from narkit.errors import InstanceError
 from narkit.spec import algorithm, edge, graph, node
 
@@ -305,8 +305,6 @@ def _relax(d, pi, to_k, from_k, pi_from_k):
 @njit
 def _fill_known(lengths, known, D):
     """Records path lengths, and where there is a path; the length is 0 where there is none."""
-    lengths = _contiguous(lengths)
-    known = _contiguous(known)
     for i in range(len(D)):
         for j in range(len(D)):
             known[i, j] = D[i, j] < np.inf

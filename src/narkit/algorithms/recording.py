@@ -10,12 +10,8 @@ Python keyword). Hints have a leading axis of steps; `next_step` gives the row t
         probes.time[step] = time  # a value of the graph
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numba.core.imputils import impl_ret_borrowed
-from numba.extending import intrinsic
 
 
 @njit
@@ -30,25 +26,9 @@ def next_step(probes):
     return min(step, probes.clock[1] - 1)
 
 
-def _type_contiguous(_context, array):
-    """The same array, with the compiler told that its memory is contiguous.
-
-    That holds for every row of a hint, but cannot be seen from the strided array of all steps of one sample.
-    """
-
-    def generate(context, builder, signature, values):
-        return impl_ret_borrowed(context, builder, signature.return_type, values[0])
-
-    return array.copy(layout="C")(array), generate
-
-
-_contiguous: Any = intrinsic(_type_contiguous)  # called with the array alone
-
-
 @njit
 def fill(row, values):
     """`row[:] = values` for the row of a hint, several times faster than the slice assignment."""
-    row = _contiguous(row)
     for i in range(len(values)):
         row[i] = values[i]
 
@@ -56,7 +36,6 @@ def fill(row, values):
 @njit
 def fill_matrix(row, values):
     """`fill` for hints on edges."""
-    row = _contiguous(row)
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
             row[i, j] = values[i, j]

@@ -218,7 +218,7 @@ def _circumstances(record: Record) -> list[str]:
     ]
     if record.reference_versions is not None:
         theirs = ", ".join(f"{name} {version}" for name, version in record.reference_versions.items())
-        lines.append(f"Reference, measured in turn with ours: {theirs}; smaller batches where one would take longer.")
+        lines.append(f"Reference, measured in turn with ours: {theirs}; batches of the same size, one at least.")
     if record.startup:
         lines.append(
             f"`import narkit` {record.startup['import'] * 1e3:.0f} ms; first sample in a fresh process with a warm "

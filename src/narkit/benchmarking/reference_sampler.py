@@ -1,7 +1,7 @@
 """Times dm-clrs's sampler, in an interpreter that has it. A script: it must not import narkit.
 
 It reads one JSON object per line, `{"algorithm": .., "size": .., "batch_size": .., "seconds": ..}`, and answers each
-with one line, `{"microseconds": .., "batches": .., "batch_size": ..}`. The first line it writes names its versions.
+with one line, `{"microseconds": .., "batches": ..}`. The first line it writes names its versions.
 
 What is timed is what training does in the reference for every batch: draw the instances from the training
 distribution, run the algorithm, pad to a batch, and the three transforms. Building the sampler is not timed.
@@ -64,21 +64,16 @@ def batches(clrs, numpy, algorithm, size, batch_size):
 
 
 def measure(clrs, numpy, request):
-    """The median time per sample. Where a batch would take longer than the time given, batches are smaller."""
-    arguments = (clrs, numpy, request["algorithm"], request["size"])
-    single = batches(*arguments, 1)
-    start = time.perf_counter()
-    next(single)
-    one_sample = time.perf_counter() - start
-    batch_size = int(max(1, min(request["batch_size"], request["seconds"] / one_sample)))
-    iterator = batches(*arguments, batch_size)
+    """The median time per sample over as many batches as fit into the time given, and one at least."""
+    batch_size = request["batch_size"]
+    next(batches(clrs, numpy, request["algorithm"], request["size"], 1))  # imports and caches are not what is measured
+    iterator = batches(clrs, numpy, request["algorithm"], request["size"], batch_size)
     times = []
     while not times or sum(times) < request["seconds"]:
         start = time.perf_counter()
         next(iterator)
         times.append(time.perf_counter() - start)
-    microseconds = statistics.median(times) / batch_size * 1e6
-    return {"microseconds": microseconds, "batches": len(times), "batch_size": batch_size}
+    return {"microseconds": statistics.median(times) / batch_size * 1e6, "batches": len(times)}
 
 
 def main():

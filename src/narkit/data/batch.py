@@ -193,9 +193,3 @@ def _check_constants(entry: Algorithm, hints: Arrays, lengths: np.ndarray) -> No
                     f"hint {name!r} of a {entry.name} batch: expected the same value at every step, got a change at "
                     f"step {step} of sample {sample}"
                 )
-
-
-def empty_array(probe: Probe, batch_size: int, num_nodes: int, steps: int) -> np.ndarray:
-    """A zero-filled array for a probe; constant hints have no axis of steps."""
-    time = (steps,) if probe.stage is Stage.HINT and not probe.constant else ()
-    return np.zeros((*time, batch_size, *probe.shape(num_nodes)), probe.dtype)

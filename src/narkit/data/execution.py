@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from narkit.algorithms.compilation import permutations, run_loop, sample_loop
 from narkit.algorithms.instances import Distribution
-from narkit.data.batch import Arrays, Batch, empty_array
+from narkit.data.batch import Arrays, Batch
 from narkit.errors import InstanceError
 from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name
 
@@ -18,7 +19,7 @@ FIRST_VALIDATION_STEP = 2**40  # of a stream: no training comes this far, so val
 NUM_SEEDS = 2**63
 
 # How many steps to make room for, by (algorithm, nodes): learnt from earlier batches, it only saves time.
-_capacities: dict[tuple[str, int], int] = {}
+_capacities: dict[tuple[Algorithm, int], int] = {}
 
 
 def run(algorithm: str, /, **arguments: Any) -> Batch:
@@ -62,7 +63,7 @@ def sample_step(entry: Algorithm, size: int, batch_size: int, seed: int, step: i
     if not 0 <= seed < NUM_SEEDS:
         raise InstanceError(f"{entry.name}: expected a seed in 0..{NUM_SEEDS - 1}, got {seed}")
     num_nodes = entry.nodes_of_size(size)
-    distribution = Distribution(np.array(entry.densities.training), LONGEST_TRAINING_NEEDLE)
+    distribution = _training_distribution(entry)
     loop = sample_loop(entry)
     masks: Arrays = {}
 
@@ -73,6 +74,11 @@ def sample_step(entry: Algorithm, size: int, batch_size: int, seed: int, step: i
 
     arrays, lengths = _with_enough_room(entry, batch_size, num_nodes, fill)
     return transformed_batch(entry, arrays, masks, lengths)
+
+
+@functools.cache
+def _training_distribution(entry: Algorithm) -> Distribution:
+    return Distribution(np.array(entry.densities.training), LONGEST_TRAINING_NEEDLE)
 
 
 def check_size(entry: Algorithm, size: int, num_samples: int) -> None:
@@ -86,21 +92,51 @@ def check_size(entry: Algorithm, size: int, num_samples: int) -> None:
 def _with_enough_room(
     entry: Algorithm, batch_size: int, num_nodes: int, fill: Callable[[Arrays, int, np.ndarray], None]
 ) -> tuple[Arrays, np.ndarray]:
-    """Fills fresh arrays; again with more rows if a trajectory did not fit. Hints are cut to the longest."""
-    key = (entry.name, num_nodes)
+    """Fills fresh arrays; again with more rows if a trajectory did not fit. Hints are cut to the longest.
+
+    In memory the steps of a sample follow each other, since that is the order in which they are written: up to twice
+    as fast for long trajectories. Hints are handed out as views (time, batch, ...) of that.
+    """
+    key = (entry, num_nodes)
+    places = _places(entry, num_nodes)
     capacity = _capacities.get(key, 2 * num_nodes + 8)
     while True:
-        arrays = {name: empty_array(probe, batch_size, num_nodes, capacity) for name, probe in entry.spec.items()}
+        arrays = {
+            place.name: np.zeros(
+                (batch_size, capacity, *place.shape) if place.timed else (batch_size, *place.shape), place.dtype
+            )
+            for place in places
+        }
         lengths = np.zeros(batch_size, np.int32)
         fill(arrays, capacity, lengths)
         longest = int(lengths.max())
+        enough = longest + longest // 4 + 1
+        if longest > capacity or key not in _capacities:
+            _capacities[key] = enough
         if longest <= capacity:
             break
-        capacity = _capacities[key] = longest + longest // 4
-    for name, probe in entry.spec.items():
-        if probe.stage is Stage.HINT and not probe.constant:
-            arrays[name] = arrays[name][:longest]
+        capacity = enough
+    for place in places:
+        if place.timed:
+            arrays[place.name] = arrays[place.name].swapaxes(0, 1)[:longest]
     return arrays, lengths
+
+
+class _Place(NamedTuple):
+    """What the array of one probe looks like, apart from the numbers of steps and samples."""
+
+    name: str
+    timed: bool  # whether it has an axis of steps; constant hints have none
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@functools.cache
+def _places(entry: Algorithm, num_nodes: int) -> tuple[_Place, ...]:
+    return tuple(
+        _Place(name, probe.stage is Stage.HINT and not probe.constant, probe.shape(num_nodes), np.dtype(probe.dtype))
+        for name, probe in entry.spec.items()
+    )
 
 
 def _raw_batch(entry: Algorithm, arrays: Arrays, lengths: np.ndarray) -> Batch:
@@ -145,7 +181,7 @@ def _read_arguments(entry: Algorithm, given: dict[str, Any]) -> dict[str, np.nda
         for check in argument.checks:
             check(name, values[name], values)
     num_nodes = _nodes_of_instance(entry, values)
-    fewest = entry.nodes_of_size(entry.min_size)
+    fewest = entry.nodes_of_size(entry.min_size) if entry.min_nodes is None else entry.min_nodes
     if num_nodes < fewest:
         raise InstanceError(f"{entry.name}: expected an instance of at least {fewest} nodes, got {num_nodes}")
     return values
