@@ -21,10 +21,10 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import clrs
+import clrs  # pyright: ignore[reportMissingImports]
 import jax
 import numpy as np
-from clrs._src import baselines, decoders, processors, samplers
+from clrs._src import baselines, decoders, processors, samplers  # pyright: ignore[reportMissingImports]
 
 TARGET = Path(__file__).with_name("models.npz")
 HIDDEN_SIZE = 8
@@ -185,7 +185,8 @@ def main():
         "script": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
     }
     index = json.dumps({"made by": made_by, "cases": cases}, separators=(",", ":"))
-    np.savez_compressed(TARGET, index=np.frombuffer(index.encode(), np.uint8), **store.arrays())
+    arrays = {"index": np.frombuffer(index.encode(), np.uint8), **store.arrays()}
+    np.savez_compressed(TARGET, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 if __name__ == "__main__":
