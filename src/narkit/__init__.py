@@ -24,7 +24,9 @@ _MODULES = {
     "Probe": "narkit.spec",
     "Processor": "narkit.models.processors",
     "Reasoner": "narkit.models.network",
+    "RunRecord": "narkit.experiments.records",
     "Stage": "narkit.spec",
+    "TrainConfig": "narkit.training.config",
     "TrainingStream": "narkit.data.stream",
     "TripletEdgeAttention": "narkit.models.triplet_edge_attention",
     "algorithm": "narkit.spec",
@@ -39,6 +41,7 @@ _MODULES = {
     "run": "narkit.data.execution",
     "sample": "narkit.data.execution",
     "save": "narkit.models.serialization",
+    "train": "narkit.training.run",
     "transform": "narkit.data.transforms",
 }
 
@@ -62,10 +65,12 @@ if TYPE_CHECKING:
     from narkit import algorithms as algorithms
     from narkit import data as data
     from narkit import errors as errors
+    from narkit import experiments as experiments
     from narkit import interop as interop
     from narkit import kernels as kernels
     from narkit import models as models
     from narkit import spec as spec
+    from narkit import training as training
     from narkit.algorithms import ALGORITHMS as ALGORITHMS
     from narkit.data.batch import Batch as Batch
     from narkit.data.execution import run as run
@@ -73,6 +78,7 @@ if TYPE_CHECKING:
     from narkit.data.splits import load_split as load_split
     from narkit.data.stream import TrainingStream as TrainingStream
     from narkit.data.transforms import transform as transform
+    from narkit.experiments.records import RunRecord as RunRecord
     from narkit.models.network import Predictions as Predictions
     from narkit.models.network import Reasoner as Reasoner
     from narkit.models.network import predict as predict
@@ -92,3 +98,5 @@ if TYPE_CHECKING:
     from narkit.spec import edge as edge
     from narkit.spec import graph as graph
     from narkit.spec import node as node
+    from narkit.training.config import TrainConfig as TrainConfig
+    from narkit.training.run import train as train

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
@@ -63,14 +64,23 @@ class Unrolling:
 DEFAULT_UNROLLING = Unrolling()
 
 
+AnyArray = Array | np.ndarray
+
+SummariseHints = Callable[[dict[str, Array], dict[str, Array], Bool[Array, " batch"]], dict[str, Array]]
+"""`summary = summarise(logits, truth, in_time)` of the hints of one step"""
+
+
 class DeviceBatch(eqx.Module):
-    """A transformed batch as arrays that programs are compiled for."""
+    """A transformed batch as arrays that programs are compiled for, on the device or about to be moved there.
+
+    Several seeds are a leading axis of every array.
+    """
 
     algorithm: str = eqx.field(static=True)
-    inputs: dict[str, Array]
-    hints: dict[str, Array]
-    outputs: dict[str, Array]
-    lengths: Int[Array, " batch"]
+    inputs: dict[str, AnyArray]
+    hints: dict[str, AnyArray]
+    outputs: dict[str, AnyArray]
+    lengths: Int[AnyArray, "*seed batch"]
 
     @classmethod
     def of(cls, batch: Batch) -> DeviceBatch:
@@ -218,7 +228,7 @@ def unroll(
     options: Unrolling = DEFAULT_UNROLLING,
     training: bool = False,
     key: PRNGKeyArray | None = None,
-    keep_hints: bool = True,
+    keep_hints: bool | SummariseHints = True,
     num_steps: Int[Array, ""] | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Runs a network over the steps of a batch. Returns the logits of outputs and, stacked over steps, of hints.
@@ -226,6 +236,9 @@ def unroll(
     Step i reads hints i (true ones at the first step, predicted ones after) and predicts hints i + 1. Outputs are
     decoded at the last step of each sample, which is `length - 2`. In training, `key` draws the noise of permutations
     and the samples to be teacher-forced; without it there is neither.
+
+    `keep_hints` may also be a function that says what to keep of a step's hints in place of their logits, given the
+    logits, the true hints and the samples that have this step.
 
     `num_steps` is how many steps to run, by default as many as the longest sample needs. Under `jax.vmap` over seeds
     give one number for all, so that the loop stays a single one.
@@ -247,7 +260,13 @@ def unroll(
         # Every sample takes part in the first step, even one without a second hint.
         counts = (data["lengths"] > i + 1) | (i == 0)
         last = jax.tree.map(lambda new, old: _choose(counts, new, old), here, last)
-        return (here.next_hidden, next_hints(data, i, logits), last), logits if keep_hints else {}
+        return (here.next_hidden, next_hints(data, i, logits), last), kept(data, i, logits)
+
+    def kept(data, i, logits):
+        if callable(keep_hints):
+            truth = {name: values[i + 1] for name, values in data["hints"].items()}
+            return keep_hints(logits, truth, data["lengths"] > i + 1)
+        return logits if keep_hints else {}
 
     def next_hints(data, i, logits):
         if not feeds_back:
@@ -263,8 +282,10 @@ def unroll(
         return {name: _choose(forced, truth[name], values) for name, values in hints.items()}
 
     data = {"inputs": as_values(spec, batch.inputs, num_nodes), "lengths": batch.lengths}
+    if forcing > 0.0 or callable(keep_hints):
+        data |= {"hints": batch.hints}
     if forcing > 0.0:
-        data |= {"hints": batch.hints, "key": forcing_key}
+        data |= {"key": forcing_key}
     hidden = jnp.zeros((batch_size, num_nodes, reasoner.hidden_size))
     hints = {name: as_value(spec[name], values[0], num_nodes) for name, values in batch.hints.items() if feeds_back}
     blank = jax.eval_shape(jax.vmap(network.step), {**data["inputs"], **hints}, hidden)[0]

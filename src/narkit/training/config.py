@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from narkit.algorithms import ALGORITHMS
+from narkit.data.execution import check_size
 from narkit.errors import UnknownNameError
 from narkit.models.network import Hints, Reprediction, Unrolling
 from narkit.models.processors import PROCESSORS
 
+TRAINING, BENCHMARK = "training", "benchmark"
+DISTRIBUTIONS = (TRAINING, BENCHMARK)
+
 
 @dataclass(frozen=True)
 class Validation:
-    """A fixed set of instances from the training distribution that checkpoints are selected by."""
+    """A fixed set of instances that checkpoints are selected by.
+
+    From the training distribution, with random positions and random densities; or from the benchmark's, as its own
+    validation split is drawn, `num_samples` times the algorithm's multiplier of them.
+    """
 
     name: str  # the selection rule that it gives its name to
     size: int
     num_samples: int = 128
+    distribution: str = TRAINING
+
+    def __post_init__(self) -> None:
+        if self.distribution not in DISTRIBUTIONS:
+            raise UnknownNameError("distribution", self.distribution, DISTRIBUTIONS)
+        if not self.name.isidentifier() or self.name == "last" or self.name.endswith("_first"):
+            raise ValueError(
+                f"validation {self.name!r}: expected a plain word that is not 'last' and does not end in '_first', "
+                "since it names a selection rule"
+            )
+        if self.size < 1 or self.num_samples < 1:
+            raise ValueError(
+                f"validation {self.name!r}: expected a size and a number of samples of at least 1, got {self.size} and "
+                f"{self.num_samples}"
+            )
 
 
 @dataclass(frozen=True)
@@ -60,6 +83,7 @@ class TrainConfig:
             raise UnknownNameError("hint mode", self.hints, [mode.value for mode in Hints])
         Unrolling(self.teacher_forcing, self.reprediction)  # type: ignore[arg-type]
         self._check_numbers()
+        self._check_sizes()
 
     def _check_numbers(self) -> None:
         at_least_one = {"steps": self.steps, "batch_size": self.batch_size, "hidden_size": self.hidden_size}
@@ -68,29 +92,56 @@ class TrainConfig:
                 raise ValueError(f"{name}: expected at least 1, got {value}")
         for name in ("algorithms", "seeds", "sizes", "validations"):
             values = getattr(self, name)
-            if not values or len(set(values)) != len(values):
+            different = {v.name for v in self.validations} if name == "validations" else set(values)
+            if not values or len(different) != len(values):
                 raise ValueError(f"{name}: expected one or more different ones, got {values}")
         if self.learning_rate <= 0 or self.gradient_clip < 0:
             raise ValueError(
                 f"expected a positive learning rate and a gradient clip of at least 0, got {self.learning_rate} and "
                 f"{self.gradient_clip}"
             )
-        if any(seed < 0 for seed in self.seeds):
-            raise ValueError(f"seeds: expected whole numbers of at least 0, got {self.seeds}")
+        if not all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in self.seeds):
+            raise ValueError(f"seeds: expected whole numbers from 0 to 2^32 - 1, got {self.seeds}")
+
+    def _check_sizes(self) -> None:
+        for name in self.algorithms:
+            for size in self.sizes:
+                check_size(ALGORITHMS[name], size, self.batch_size)
+            for validation in self.validations:
+                check_size(ALGORITHMS[name], validation.size, validation.num_samples)
+        if not self.random_positions and not self.fixed_training_set:
+            raise ValueError(
+                "random_positions=False: expected fixed_training_set=True with it; training streams always draw random "
+                "positions"
+            )
 
     @property
     def unrolling(self) -> Unrolling:
         return Unrolling(self.teacher_forcing, Reprediction(self.reprediction))
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
-        known = {f.name for f in dataclasses.fields(cls)}
-        for name in values:
-            if name not in known:
-                raise UnknownNameError("training option", name, known)
-        validations = tuple(Validation(**validation) for validation in values.get("validations", ()))
-        lists = {name: tuple(values[name]) for name in ("algorithms", "seeds", "sizes") if name in values}
-        return cls(**{**values, **lists, **({"validations": validations} if validations else {})})
+        """A configuration from a mapping of options; one that does not exist raises and names the nearest."""
+        check_options(values)
+        validations = tuple(
+            value if isinstance(value, Validation) else Validation(**value) for value in values.get("validations", ())
+        )
+        return cls(**{**values, **({"validations": validations} if validations else {})})  # type: ignore[arg-type]
+
+    def replace(self, **options: Any) -> TrainConfig:
+        """The same with other options."""
+        check_options(options)
+        return dataclasses.replace(self, **options)
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Raises if a name is not that of a training option."""
+    known = [field.name for field in dataclasses.fields(TrainConfig)]
+    for name in options:
+        if name not in known:
+            raise UnknownNameError("training option", name, known)

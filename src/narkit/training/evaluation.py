@@ -10,48 +10,98 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from narkit.data.batch import Batch
+from narkit.data.splits import benchmark_set, validation_set
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
 from narkit.models.scoring import evaluate
+from narkit.spec import ALGORITHMS
+from narkit.training import hint_scores
+from narkit.training.config import BENCHMARK, Validation
 from narkit.training.programs import Programs
+
+BENCHMARK_SEED = 2  # that of the benchmark's own validation split
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one network reaches on a set: the score of each output and, under "score", their mean; of each hint, where
+    asked for; and the mean loss of the outputs."""
+
+    outputs: dict[str, float]
+    hints: dict[str, float]
+    loss: float
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """A set of instances, cut into equal batches that are on the device already."""
+    """A set of instances, predicted and scored part by part.
+
+    Only a part at a time is on the device, unless the set is kept there because it is used again and again. Without
+    hints, only their first row is moved.
+    """
 
     batch: Batch
-    parts: tuple[DeviceBatch, ...]
-    counts: tuple[int, ...]  # how many samples of each part count; the last part may be filled up
+    part_size: int
+    with_hints: bool = False
+    kept_parts: tuple[DeviceBatch, ...] = ()
 
     @classmethod
-    def of(cls, batch: Batch, part_size: int) -> EvaluationSet:
+    def of(cls, batch: Batch, part_size: int, *, with_hints: bool = False, keep: bool = False) -> EvaluationSet:
         """Raw batches are transformed, their positions kept."""
         batch = transform(batch, random_positions=False)
-        part_size = min(part_size, len(batch))
-        parts, counts = [], []
-        for start in range(0, len(batch), part_size):
-            samples = np.arange(start, start + part_size)
-            counts.append(int(np.sum(samples < len(batch))))
-            parts.append(jax.device_put(DeviceBatch.of(batch[np.minimum(samples, len(batch) - 1)])))
-        return cls(batch, tuple(parts), tuple(counts))
+        made = cls(batch, min(part_size, len(batch)), with_hints)
+        if not keep:
+            return made
+        return cls(batch, made.part_size, with_hints, tuple(jax.device_put(part) for part in made.parts()))
 
-    def scores(
-        self, programs: Programs, parameters: Float[Array, "seed parameter"]
-    ) -> tuple[list[dict[str, float]], np.ndarray]:
-        """For every row of parameters the score of each output and their mean, and the mean output loss."""
-        predicted, losses = [], []
-        for part, count in zip(self.parts, self.counts, strict=True):
-            outputs, loss = programs.predict(parameters, part)
-            predicted.append({name: values[:, :count] for name, values in outputs.items()})
-            losses.append(loss)
-        names = predicted[0]
-        joined = {name: np.concatenate([part[name] for part in predicted], axis=1) for name in names}
-        scores = [
-            evaluate(self.batch.algorithm, {name: joined[name][row] for name in names}, self.batch)
+    @property
+    def counts(self) -> list[int]:
+        """How many samples of each part count; the last one may be filled up."""
+        starts = range(0, len(self.batch), self.part_size)
+        return [min(self.part_size, len(self.batch) - start) for start in starts]
+
+    def parts(self) -> Iterator[DeviceBatch]:
+        if self.kept_parts:
+            yield from self.kept_parts
+            return
+        for start in range(0, len(self.batch), self.part_size):
+            samples = np.minimum(np.arange(start, start + self.part_size), len(self.batch) - 1)
+            chosen = self.batch[samples]
+            if self.with_hints:  # samples that only fill up must not be counted
+                lengths = np.where(np.arange(start, start + self.part_size) < len(self.batch), chosen.lengths, 1)
+                hints = chosen.hints
+            else:
+                lengths, hints = chosen.lengths, {name: values[:1] for name, values in chosen.hints.items()}
+            yield DeviceBatch(chosen.algorithm, chosen.inputs, hints, chosen.outputs, lengths)
+
+    def scores(self, programs: Programs, parameters: Float[Array, "seed parameter"]) -> list[Scores]:
+        """The scores of every row of parameters."""
+        outputs, losses, hint_counts = [], [], []
+        for part, count in zip(self.parts(), self.counts, strict=True):
+            predicted = programs.predict(parameters, part, self.with_hints)
+            outputs.append({name: values[:, :count] for name, values in predicted.outputs.items()})
+            losses.append(predicted.losses)
+            hint_counts.append(predicted.hint_counts)
+        joined = {name: np.concatenate([part[name] for part in outputs], axis=1) for name in outputs[0]}
+        loss = np.average(losses, axis=0, weights=self.counts)
+        return [
+            Scores(
+                evaluate(self.batch.algorithm, {name: values[row] for name, values in joined.items()}, self.batch),
+                hint_scores.scores(
+                    self.batch.spec, ({name: counts[row] for name, counts in part.items()} for part in hint_counts)
+                ),
+                float(loss[row]),
+            )
             for row in range(len(parameters))
         ]
-        return scores, np.average(losses, axis=0, weights=self.counts)
+
+
+def validation_batch(algorithm: str, validation: Validation) -> Batch:
+    """The instances of a validation set, as networks read them."""
+    if validation.distribution == BENCHMARK:
+        num_samples = validation.num_samples * ALGORITHMS[algorithm].multiplier
+        return transform(benchmark_set(algorithm, validation.size, num_samples, BENCHMARK_SEED), random_positions=False)
+    return validation_set(algorithm, validation.size, validation.num_samples)
 
 
 def distinct_rows(parameters: dict[str, np.ndarray]) -> Iterator[tuple[list[str], np.ndarray]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
-from narkit.data.splits import load_split
+from narkit.data.splits import SPLITS, load_split
 from narkit.data.stream import Ahead, TrainingStream
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
@@ -47,6 +47,16 @@ class Feed:
         batch = stack_batches(batches, self._capacity(algorithm, batches[0].num_nodes, longest))
         return Meal(jax.device_put(batch), max(1, longest - 1))
 
+    def kind_of_batch(self, step: int) -> tuple[str, int]:
+        """The algorithm and nominal size of a step's batch."""
+        config = self._config
+        algorithm = config.algorithms[step % len(config.algorithms)]
+        if config.fixed_training_set:
+            return algorithm, SPLITS["train"].size
+        return algorithm, TrainingStream(algorithm, 0, config.sizes, config.batch_size).size(
+            step // len(config.algorithms)
+        )
+
     def _batch(self, algorithm: str, seed: int, turn: int) -> Batch:
         config = self._config
         if config.fixed_training_set:
@@ -56,19 +66,26 @@ class Feed:
         return TrainingStream(algorithm, seed, config.sizes, config.batch_size).batch(turn)
 
     def _capacity(self, algorithm: str, num_nodes: int, longest: int) -> int:
-        """Rows of hints to make room for. It only grows, so that few programs are compiled."""
-        key = (algorithm, num_nodes)
-        if longest > self._capacities.get(key, 0):
-            self._capacities[key] = max(2, int(longest * ROOM))
-        return self._capacities[key]
+        """Rows of hints to make room for: as many as measured, or more in few stages.
 
-    def measure(self, steps: int = 64) -> None:
+        It depends on the step alone, not on what came before. Room beyond the longest trajectory changes a sum at most
+        by rounding, but a resumed run should not even differ by that.
+        """
+        capacity = self._capacities.get((algorithm, num_nodes), 2)
+        while capacity < longest:
+            capacity = int(capacity * ROOM) + 1
+        return capacity
+
+    def measure(self, turns: int = 64) -> None:
         """Looks at the first batches of a seed to find out how much room trajectories need."""
         config = self._config
+        longest: dict[tuple[str, int], int] = {}
         for algorithm in config.algorithms:
-            for turn in range(steps):
+            for turn in range(turns):
                 batch = self._batch(algorithm, config.seeds[0], turn)
-                self._capacity(algorithm, batch.num_nodes, int(batch.lengths.max()))
+                key = (algorithm, batch.num_nodes)
+                longest[key] = max(2, longest.get(key, 0), int(batch.lengths.max()))
+        self._capacities = {key: int(rows * ROOM) for key, rows in longest.items()}
 
     def examples(self) -> list[Meal]:
         """One meal for every program that training will need."""

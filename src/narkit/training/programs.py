@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -22,6 +23,7 @@ from narkit.data.batch import Batch
 from narkit.models import objective, predictions
 from narkit.models.network import DeviceBatch, Reasoner, unroll
 from narkit.models.processors import PROCESSORS
+from narkit.training import hint_scores
 from narkit.training.config import TrainConfig
 
 Parameters = Float[Array, "seed parameter"]
@@ -35,6 +37,15 @@ class TrainState(eqx.Module):
     diverged_at: Int[Array, " seed"]  # the step at which a seed's loss was no longer finite, -1 while it is
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """What all seeds predict for one batch."""
+
+    outputs: dict[str, np.ndarray]  # decoded: (seed, batch, ...)
+    losses: np.ndarray  # of the outputs: (seed,)
+    hint_counts: dict[str, np.ndarray]  # for `hint_scores.scores`: (seed, step, 3)
+
+
 class Programs:
     """Compiles and runs training steps and evaluations for one configuration."""
 
@@ -45,7 +56,7 @@ class Programs:
         clip = optax.clip_by_global_norm(config.gradient_clip) if config.gradient_clip else optax.identity()
         self._optimizer = optax.chain(clip, optax.adam(config.learning_rate))
         self._jit_step = jax.jit(self._train_step, donate_argnums=0)
-        self._jit_predict = jax.jit(self._predict_all_seeds)
+        self._jit_predict = jax.jit(self._predict_all_seeds, static_argnums=2)
         self._steps: dict[tuple, Callable] = {}
         self._predictions: dict[tuple, Callable] = {}
 
@@ -61,11 +72,12 @@ class Programs:
         if key not in self._steps:
             self._steps[key] = self._jit_step.lower(state, batch, seeds, scalar, scalar).compile()
 
-    def compile_prediction(self, parameters: Parameters, batch: DeviceBatch) -> None:
+    def compile_prediction(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Callable:
         """Compiles the prediction for batches of this shape and this many seeds; later calls find it."""
-        key = (parameters.shape[0], *_shape_key(batch))
+        key = (parameters.shape[0], with_hints, *_shape_key(batch))
         if key not in self._predictions:
-            self._predictions[key] = self._jit_predict.lower(parameters, batch).compile()
+            self._predictions[key] = self._jit_predict.lower(parameters, batch, with_hints).compile()
+        return self._predictions[key]
 
     def train_step(
         self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"], step: np.int32, num_steps: np.int32
@@ -110,21 +122,30 @@ class Programs:
             jnp.where((state.diverged_at < 0) & ~finite, step, state.diverged_at),
         ), losses
 
-    def predict(self, parameters: Parameters, batch: DeviceBatch) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The decoded outputs of every seed (seed, batch, ...) on one batch, and their losses (seed,)."""
-        self.compile_prediction(parameters, batch)
-        outputs, losses = self._predictions[(parameters.shape[0], *_shape_key(batch))](parameters, batch)
-        return {name: np.asarray(values) for name, values in outputs.items()}, np.asarray(losses)
+    def predict(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Predicted:
+        """What every seed predicts for one batch. Without hints, the batch needs only their first row."""
+        outputs, losses, hint_counts = self.compile_prediction(parameters, batch, with_hints)(parameters, batch)
+        return Predicted(
+            {name: np.asarray(values) for name, values in outputs.items()},
+            np.asarray(losses),
+            {name: np.asarray(values) for name, values in hint_counts.items()},
+        )
 
-    def _predict_all_seeds(self, parameters: Parameters, batch: DeviceBatch):
+    def _predict_all_seeds(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool):
         spec = ALGORITHMS[batch.algorithm].transformed_spec
         num_steps = jnp.maximum(1, batch.lengths.max() - 1)
+        keep_hints = hint_scores.counter(spec) if with_hints else False
 
         def predict(parameters):
-            options = self.config.unrolling
-            logits, _ = unroll(self._restore(parameters), batch, options=options, keep_hints=False, num_steps=num_steps)
+            logits, counts = unroll(
+                self._restore(parameters),
+                batch,
+                options=self.config.unrolling,
+                keep_hints=keep_hints,
+                num_steps=num_steps,
+            )
             loss = sum(objective.output_losses(batch, logits).values(), jnp.zeros(()))
-            return predictions.decode_outputs(spec, logits), loss
+            return predictions.decode_outputs(spec, logits), loss, counts
 
         return jax.vmap(predict)(parameters)
 

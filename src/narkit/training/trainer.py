@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from narkit.data.splits import load_split, validation_set
+from narkit.data.splits import load_split
 from narkit.training.config import TrainConfig
-from narkit.training.evaluation import EvaluationSet, distinct_rows
+from narkit.training.evaluation import EvaluationSet, Scores, distinct_rows, validation_batch
 from narkit.training.feed import Feed
 from narkit.training.programs import Programs, TrainState
 from narkit.training.selection import Selection
@@ -38,12 +38,13 @@ class Point:
 
 @dataclass
 class Timings:
-    """Where the seconds went."""
+    """Where the seconds went. Training includes waiting for data."""
 
     compiling: float = 0.0
     waiting_for_data: float = 0.0
     training: float = 0.0
     validating: float = 0.0
+    saving: float = 0.0
     testing: float = 0.0
     compiled_programs: int = 0
 
@@ -57,17 +58,43 @@ class Progress:
     timings: Timings = field(default_factory=Timings)
 
 
+@dataclass(frozen=True)
+class Divergence:
+    """A seed whose loss or gradient was no longer finite: when, and on which batch. It stays as it was before."""
+
+    seed: int
+    step: int
+    algorithm: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a run needs to go on from where it is: arrays, and what JSON can hold."""
+
+    arrays: dict[str, Any]
+    progress: dict[str, Any]
+
+
+class StoppedTraining(Exception):
+    """Raised inside a run when it was asked to stop; everything up to the step that it reached is in its state."""
+
+
 class Trainer:
     """Trains all seeds of a configuration, step by step, and keeps what every selection rule chooses.
 
-    `on_point` is called after every validation, `save` too: it gets the trainer and may write a checkpoint.
+    `on_step` is called after every step that was handed to the device, `on_point` after every validation.
+    `latest_loss` has, per seed, the loss of a step shortly before. When `should_stop` says so, training ends after the
+    step in hand with `StoppedTraining`.
     """
 
     def __init__(
         self,
         config: TrainConfig,
+        *,
         on_point: Callable[[Trainer], None] = lambda trainer: None,
-        on_step: Callable[[Trainer, np.ndarray], None] = lambda trainer, losses: None,
+        on_step: Callable[[Trainer], None] = lambda trainer: None,
+        should_stop: Callable[[], bool] = lambda: False,
         threads: int = 4,
     ):
         self.config = config
@@ -76,21 +103,41 @@ class Trainer:
         self.progress = Progress()
         self.state: TrainState = self.programs.initial_state()
         self.selection = Selection.start(config, self.state.parameters)
+        self.latest_loss = np.full(len(config.seeds), np.nan)
         self._seeds = jnp.asarray(config.seeds, jnp.uint32)
-        self._on_point, self._on_step = on_point, on_step
+        self._on_point, self._on_step, self._should_stop = on_point, on_step, should_stop
         self._threads = threads
         self._validation_sets: dict[str, list[EvaluationSet]] = {}
+        self._losses: list[jax.Array | np.ndarray] = []  # of the steps since the last validation
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to train: all steps are done, or no seed was alive at the last validation."""
+        step = self.progress.step
+        return step >= self.config.steps or (self._is_validated(step) and not self.alive.any())
+
+    @property
+    def alive(self) -> np.ndarray:
+        return np.asarray(self.state.diverged_at) < 0
+
+    @property
+    def diverged(self) -> list[Divergence]:
+        found = []
+        for seed, step in zip(self.config.seeds, np.asarray(self.state.diverged_at).tolist(), strict=True):
+            if step >= 0:
+                found.append(Divergence(seed, step, *self.feed.kind_of_batch(step)))
+        return found
 
     def prepare(self) -> None:
         """Makes the validation sets and compiles every program, several at a time."""
         start = time.perf_counter()
         self.feed.measure()
         self._validation_sets = {
-            v.name: [
-                EvaluationSet.of(validation_set(name, v.size, v.num_samples), VALIDATION_PART)
+            validation.name: [
+                EvaluationSet.of(validation_batch(name, validation), VALIDATION_PART, keep=True)
                 for name in self.config.algorithms
             ]
-            for v in self.config.validations
+            for validation in self.config.validations
         }
         blank = jax.eval_shape(lambda: self.state)
         jobs: list[Callable[[], Any]] = []
@@ -98,21 +145,24 @@ class Trainer:
             jobs.append(lambda meal=meal: self.programs.compile_step(blank, meal.batch, self._seeds))
         for sets in self._validation_sets.values():
             for evaluation in sets:
-                jobs.append(lambda part=evaluation.parts[0]: self.programs.compile_prediction(blank.parameters, part))
+                part = evaluation.kept_parts[0]
+                jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part))
         with ThreadPoolExecutor(max(1, self._threads)) as pool:
-            list(pool.map(lambda job: job(), jobs))
+            list(pool.map(lambda job: None if self._should_stop() else job(), jobs))
         self.progress.timings.compiled_programs += len(jobs)
         self.progress.timings.compiling += time.perf_counter() - start
 
-    def run(self, until: int | None = None) -> None:
-        """Trains to the configured number of steps, or to `until`."""
-        until = min(until or self.config.steps, self.config.steps)
+    def run(self) -> None:
+        """Trains to the end."""
         in_flight: deque[jax.Array] = deque()
-        losses: list[jax.Array] = []
         timings = self.progress.timings
         with self.feed.ahead(self.progress.step, LOOK_AHEAD, self._threads) as meals:
             began = time.perf_counter()
-            while self.progress.step < until:
+            while not self.finished:
+                if self._should_stop():
+                    jax.block_until_ready(self.state.parameters)
+                    timings.training += time.perf_counter() - began
+                    raise StoppedTraining
                 asked = time.perf_counter()
                 meal = next(meals)
                 timings.waiting_for_data += time.perf_counter() - asked
@@ -120,28 +170,32 @@ class Trainer:
                 self.state, loss = self.programs.train_step(
                     self.state, meal.batch, self._seeds, np.int32(step), np.int32(meal.num_steps)
                 )
-                losses.append(loss)
+                self._losses.append(loss)
+                self.progress.step = step + 1
                 in_flight.append(loss)
                 if len(in_flight) > IN_FLIGHT:
-                    self._on_step(self, np.asarray(in_flight.popleft()))
-                self.progress.step = step + 1
-                if self.progress.step % self.config.validate_every == 0 or self.progress.step == self.config.steps:
+                    self.latest_loss = np.asarray(in_flight.popleft())
+                self._on_step(self)
+                if self._is_validated(self.progress.step):
                     jax.block_until_ready(loss)
                     timings.training += time.perf_counter() - began
-                    self._validate(np.mean(np.stack(losses), axis=0))
-                    losses.clear()
                     in_flight.clear()
+                    self._validate()
                     began = time.perf_counter()
 
-    def _validate(self, train_loss: np.ndarray) -> None:
+    def _is_validated(self, step: int) -> bool:
+        return step % self.config.validate_every == 0 or step == self.config.steps
+
+    def _validate(self) -> None:
         began = time.perf_counter()
+        train_loss = np.mean(np.stack([np.asarray(loss) for loss in self._losses]), axis=0)
+        self._losses.clear()
         scores, losses = {}, {}
         for name, sets in self._validation_sets.items():
             results = [evaluation.scores(self.programs, self.state.parameters) for evaluation in sets]
-            scores[name] = np.mean([[row["score"] for row in rows] for rows, _ in results], axis=0)
-            losses[name] = np.mean([loss for _, loss in results], axis=0)
-        alive = np.asarray(self.state.diverged_at) < 0
-        self.selection.update(self.progress.step, self.state.parameters, scores, losses, alive)
+            scores[name] = np.mean([[row.outputs["score"] for row in rows] for rows in results], axis=0)
+            losses[name] = np.mean([[row.loss for row in rows] for rows in results], axis=0)
+        self.selection.update(self.progress.step, self.state.parameters, scores, losses, self.alive)
         point = Point(
             self.progress.step,
             train_loss.tolist(),
@@ -152,25 +206,51 @@ class Trainer:
         self.progress.timings.validating += time.perf_counter() - began
         self._on_point(self)
 
-    def test(self) -> dict[str, dict[str, list[dict[str, float]]]]:
+    def test(self) -> dict[str, dict[str, list[Scores]]]:
         """The scores of every rule's choice on the official test split: algorithm -> rule -> per seed."""
         began = time.perf_counter()
         chosen = {rule: np.asarray(values) for rule, values in self.selection.parameters.items()}
-        results: dict[str, dict[str, list[dict[str, float]]]] = {}
+        results: dict[str, dict[str, list[Scores]]] = {}
         for name in self.config.algorithms:
             test = EvaluationSet.of(load_split(name, "test"), TEST_PART)
             results[name] = {}
             for rules, parameters in distinct_rows(chosen):
-                scores, _ = test.scores(self.programs, jnp.asarray(parameters))
-                results[name] |= {rule: scores for rule in rules}
+                if self._should_stop():
+                    raise StoppedTraining
+                results[name] |= dict.fromkeys(rules, test.scores(self.programs, jnp.asarray(parameters)))
         self.progress.timings.testing += time.perf_counter() - began
         return results
 
-    def to_json(self) -> dict[str, Any]:
-        """Progress and choices, for a record."""
-        return {
-            "config": self.config.to_json(),
-            "progress": asdict(self.progress),
-            "selection": {"steps": self.selection.steps, "scores": self.selection.scores},
-            "diverged_at": np.asarray(self.state.diverged_at).tolist(),
+    def snapshot(self) -> Snapshot:
+        """The run as it is now."""
+        selection = self.selection
+        arrays = {
+            "state": _by_path(self.state),
+            "selection": {rule: np.asarray(values) for rule, values in selection.parameters.items()},
         }
+        progress = asdict(self.progress) | {
+            "losses_since_validation": [np.asarray(loss).tolist() for loss in self._losses],
+            "selection": {"steps": selection.steps, "scores": selection.scores, "losses": selection.losses},
+        }
+        return Snapshot(arrays, progress)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Goes on from a snapshot of a run with the same configuration."""
+        stored = snapshot.arrays["state"]
+        leaves = [jnp.asarray(stored[path], leaf.dtype) for path, leaf in _by_path(self.state).items()]
+        self.state = jax.tree.unflatten(jax.tree.structure(self.state), leaves)
+        progress = snapshot.progress
+        chosen = snapshot.arrays["selection"]
+        parameters = {rule: jnp.asarray(chosen[rule]) for rule in self.selection.parameters}
+        self.selection = Selection(parameters, **progress["selection"])
+        self.progress = Progress(
+            progress["step"], [Point(**point) for point in progress["curve"]], Timings(**progress["timings"])
+        )
+        dtype = self.state.parameters.dtype
+        self._losses = [np.asarray(loss, dtype) for loss in progress["losses_since_validation"]]
+
+
+def _by_path(tree: Any) -> dict[str, np.ndarray]:
+    """The leaves of a tree by their path, in order."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}

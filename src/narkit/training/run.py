@@ -1,0 +1,187 @@
+"""`narkit.train`: a run from its configuration to its record, in a folder that it can be resumed from."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from narkit.benchmarking import machine
+from narkit.experiments.records import Chosen, RunRecord
+from narkit.training import selection
+from narkit.training.checkpoint import CheckpointError, Checkpoints
+from narkit.training.config import TrainConfig
+from narkit.training.interruption import Interrupted, Interruption, interruption
+from narkit.training.run_directory import RunDirectory
+from narkit.training.trainer import StoppedTraining, Trainer
+
+PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy", "numba")
+
+
+class Observer:
+    """Is told how a run goes; every method may be left as it is."""
+
+    def preparing(self, trainer: Trainer) -> None:
+        """Programs are about to be compiled."""
+
+    def started(self, trainer: Trainer) -> None:
+        """Training begins, at the step that `trainer.progress` says."""
+
+    def step(self, trainer: Trainer) -> None:
+        """A step is done, or will be in a moment."""
+
+    def point(self, trainer: Trainer) -> None:
+        """A validation is done; it is the last point of `trainer.progress.curve`."""
+
+    def testing(self, trainer: Trainer) -> None:
+        """Training is over, the test begins."""
+
+
+def train(
+    config: TrainConfig,
+    out: str | os.PathLike | None = None,
+    *,
+    observer: Observer | None = None,
+    threads: int | None = None,
+    save_every: float = 30.0,
+) -> RunRecord:
+    """Trains all seeds of a configuration and scores what every selection rule chose.
+
+    - `out`: a folder to keep checkpoints, metrics and the record in. If it holds a run with the same configuration,
+      that one goes on from its last checkpoint; with another configuration it is refused.
+    - `observer`: is told how the run goes.
+    - `threads`: that make data and compile; by default one per core, at most eight.
+    - `save_every`: seconds between checkpoints, at least. They are written after validations, at the end, and before
+      a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
+    """
+    _keep_compiled_programs()
+    observer = observer or Observer()
+    threads = threads or min(8, os.cpu_count() or 1)
+    if out is None:
+        with interruption() as asked:
+            return _Run(config, None, observer, threads, save_every, asked).complete()
+    directory = RunDirectory(out)
+    with interruption() as asked, directory.locked():
+        directory.create(config)
+        if directory.record.exists():
+            return RunRecord.load(directory.folder)
+        try:
+            return _Run(config, directory, observer, threads, save_every, asked).complete()
+        except OSError as error:
+            raise CheckpointError(f"{out}: could not be written ({error}); the last checkpoint is intact") from error
+
+
+class _Run:
+    """One call of `train`."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        directory: RunDirectory | None,
+        observer: Observer,
+        threads: int,
+        save_every: float,
+        asked: Interruption,
+    ):
+        self.config, self.directory, self.observer = config, directory, observer
+        self.save_every, self.asked = save_every, asked
+        self.trainer = Trainer(
+            config, on_point=self._on_point, on_step=observer.step, should_stop=lambda: bool(asked), threads=threads
+        )
+        self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
+        self.saved_at = time.perf_counter()
+
+    def complete(self) -> RunRecord:
+        try:
+            self._restore()
+            return self._train_and_test()
+        except StoppedTraining:
+            self._save()
+            step = self.trainer.progress.step
+            kept = f"saved in {self.directory.folder}" if self.directory else "nothing was kept: no folder was given"
+            assert self.asked.signal_number is not None
+            raise Interrupted(f"stopped at step {step}; {kept}", self.asked.signal_number) from None
+        finally:
+            if self.checkpoints:
+                self.checkpoints.close()
+
+    def _restore(self) -> None:
+        if self.checkpoints is None or self.directory is None:
+            return
+        snapshot = self.checkpoints.load(self.trainer.snapshot())
+        if snapshot is not None:
+            self.trainer.restore(snapshot)
+        self.directory.rewrite_metrics(self.config.seeds, self.trainer.progress.curve)
+
+    def _train_and_test(self) -> RunRecord:
+        trainer = self.trainer
+        if not trainer.finished:
+            self.observer.preparing(trainer)
+            trainer.prepare()
+            self.observer.started(trainer)
+            trainer.run()
+            self._save()
+        test = {}
+        if self.config.test:
+            self.observer.testing(trainer)
+            test = {
+                algorithm: {rule: [scores.outputs for scores in seeds] for rule, seeds in rules.items()}
+                for algorithm, rules in trainer.test().items()
+            }
+        record = make_record(trainer, test, self.directory.folder if self.directory else None)
+        if self.directory:
+            record.save(self.directory.record)
+        return record
+
+    def _on_point(self, trainer: Trainer) -> None:
+        if self.directory:
+            self.directory.append_metrics(self.config.seeds, trainer.progress.curve[-1])
+        if time.perf_counter() - self.saved_at >= self.save_every:
+            self._save()
+        self.observer.point(trainer)
+
+    def _save(self) -> None:
+        if self.checkpoints is None:
+            return
+        began = time.perf_counter()
+        self.checkpoints.save(self.trainer.snapshot())
+        self.saved_at = time.perf_counter()
+        self.trainer.progress.timings.saving += self.saved_at - began
+
+
+def make_record(trainer: Trainer, test: dict, directory: Path | None) -> RunRecord:
+    """The record of a finished run."""
+    timings, chosen = trainer.progress.timings, trainer.selection
+    total = timings.compiling + timings.training + timings.validating + timings.saving + timings.testing
+    device = jax.devices()[0]
+    commit = machine.commit()
+    return RunRecord(
+        config=trainer.config,
+        rules=selection.rules(trainer.config),
+        selected={rule: Chosen(chosen.steps[rule], chosen.scores[rule]) for rule in chosen.parameters},
+        test=test,
+        curve=trainer.progress.curve,
+        diverged=trainer.diverged,
+        steps=trainer.progress.step,
+        parameters=trainer.state.parameters.shape[1],
+        timings=timings,
+        waiting_share=timings.waiting_for_data / max(timings.training, 1e-9),
+        compiling_share=timings.compiling / max(total, 1e-9),
+        versions=machine.versions(*PACKAGES),
+        commit=None if commit == "unknown" else commit,
+        device=machine.cpu_model() if device.platform == "cpu" else device.device_kind,
+        finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        _directory=directory,
+        _choices={rule: np.asarray(values) for rule, values in chosen.parameters.items()},
+    )
+
+
+def _keep_compiled_programs() -> None:
+    """Turns JAX's persistent cache on, unless the user has set it up already."""
+    if jax.config.jax_compilation_cache_dir is None:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "narkit" / "programs"))

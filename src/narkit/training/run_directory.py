@@ -1,0 +1,137 @@
+"""The folder of a run: its configuration, checkpoints, metrics and record, and the lock of the process that trains."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from narkit.training.config import TrainConfig
+from narkit.training.trainer import Point
+
+CONFIG, LOCK, METRICS, RECORD, CHECKPOINTS = "config.json", "lock", "metrics.jsonl", "record.json", "checkpoints"
+
+
+class RunDirectoryError(ValueError):
+    """A folder that cannot be used for the run that was asked for."""
+
+
+class RunDirectory:
+    """The files of one run.
+
+    - `config.json`: the configuration, written first and never changed.
+    - `checkpoints/`: the last two states, see `Checkpoints`.
+    - `metrics.jsonl`: one line per validation.
+    - `record.json`: the result, once the run is complete.
+    - `lock`: held by the process that trains.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / CHECKPOINTS
+
+    @property
+    def record(self) -> Path:
+        return self.folder / RECORD
+
+    def config(self) -> TrainConfig:
+        """The configuration of the run in this folder."""
+        path = self.folder / CONFIG
+        if not path.is_file():
+            raise RunDirectoryError(f"{self.folder}: expected the folder of a run, but it has no {CONFIG}")
+        try:
+            return TrainConfig.from_json(json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise RunDirectoryError(f"{path}: expected a configuration as narkit writes it: {error}") from None
+
+    def create(self, config: TrainConfig) -> None:
+        """Starts a run here, in a new or empty folder; or checks that the one that is here has this configuration."""
+        if (self.folder / CONFIG).exists():
+            self._check_same(config)
+            return
+        others = [path.name for path in self.folder.iterdir() if path.name != LOCK and not path.name.endswith(".part")]
+        if others:
+            raise RunDirectoryError(
+                f"{self.folder}: expected a new or empty folder or that of a run, got one with {sorted(others)[:5]}"
+            )
+        write_whole(self.folder / CONFIG, json.dumps(config.to_json(), indent=2) + "\n")
+
+    def _check_same(self, config: TrainConfig) -> None:
+        here, asked = self.config().to_json(), config.to_json()
+        differing = [
+            f"{name} ({here[name]!r} there, {asked[name]!r} now)" for name in asked if here[name] != asked[name]
+        ]
+        if differing:
+            raise RunDirectoryError(
+                f"{self.folder} holds a run with another configuration: {', '.join(differing)}. Give another folder, "
+                "or resume with the configuration that is there"
+            )
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes out. The system releases the lock when the process ends, however it ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOCK).open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                owner = file.read().strip() or "unknown"
+                raise RunDirectoryError(
+                    f"{self.folder} is in use by another process (id {owner}); wait for it, or give another folder"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def rewrite_metrics(self, seeds: Iterable[int], curve: Iterable[Point]) -> None:
+        """The metrics up to a checkpoint; lines of steps that will be done again go."""
+        lines = [metrics_line(seeds, point) for point in curve]
+        write_whole(self.folder / METRICS, "".join(lines))
+
+    def append_metrics(self, seeds: Iterable[int], point: Point) -> None:
+        with (self.folder / METRICS).open("a") as file:
+            file.write(metrics_line(seeds, point))
+
+
+def metrics_line(seeds: Iterable[int], point: Point) -> str:
+    line = {"step": point.step, "seeds": list(seeds), "train_loss": point.train_loss}
+    line |= {f"{name}_score": values for name, values in point.scores.items()}
+    line |= {f"{name}_loss": values for name, values in point.losses.items()}
+    return json.dumps(plain_numbers(line), allow_nan=False) + "\n"
+
+
+def plain_numbers(value: Any) -> Any:
+    """The value with None in place of numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return {name: plain_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_numbers(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)  # mkstemp makes files that only their owner may read
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
