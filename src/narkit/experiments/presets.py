@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from narkit.errors import UnknownNameError
-from narkit.training.config import BENCHMARK, TrainConfig, Validation, check_options
+from narkit.training.config import BENCHMARK, TrainConfig, Validation
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     # The protocol of Jung & Ahn (2023). Their code validates every 50 steps; every 200 steps on 128 samples of each
@@ -50,5 +50,4 @@ def preset(name: str, **options: Any) -> TrainConfig:
     """The configuration of a preset, with `algorithms` and whatever else should differ from it."""
     if name not in PRESETS:
         raise UnknownNameError("preset", name, PRESETS)
-    check_options(options)
-    return TrainConfig(**{**PRESETS[name], **options})
+    return TrainConfig.from_json({**PRESETS[name], **options})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,7 +79,10 @@ class TrainConfig:
         object.__setattr__(self, "seeds", tuple(self.seeds))
         object.__setattr__(self, "sizes", tuple(self.sizes))
         object.__setattr__(self, "validations", tuple(self.validations))
-        PROCESSORS[self.processor]  # raises and names the nearest
+        known = set(inspect.signature(PROCESSORS[self.processor]).parameters) - {"hidden_size", "key"}
+        for name in self.processor_options:
+            if name not in known:
+                raise UnknownNameError(f"option of the processor {self.processor}", name, known)
         if self.hints not in [mode.value for mode in Hints]:
             raise UnknownNameError("hint mode", self.hints, [mode.value for mode in Hints])
         Unrolling(self.teacher_forcing, self.reprediction)  # type: ignore[arg-type]

@@ -1,0 +1,123 @@
+"""`narkit eval`: scores of a trained run on the official test split, or at any size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from narkit.data.splits import SPLITS, benchmark_set
+from narkit.errors import UnknownNameError
+from narkit.experiments.paper import paper_score
+from narkit.experiments.records import selected_parameters
+from narkit.spec import ALGORITHMS, Kind
+from narkit.training import selection
+from narkit.training.config import TrainConfig
+from narkit.training.evaluation import EvaluationSet, Scores
+from narkit.training.programs import Programs
+from narkit.training.run_directory import RunDirectory, plain_numbers, write_whole
+
+TEST = SPLITS["test"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of every seed of a run on one set."""
+
+    config: TrainConfig
+    algorithm: str
+    size: int
+    num_samples: int
+    rule: str
+    seeds: list[Scores]
+
+    def to_json(self) -> dict[str, Any]:
+        return plain_numbers(
+            {
+                "algorithm": self.algorithm,
+                "processor": self.config.processor,
+                "size": self.size,
+                "num_samples": self.num_samples,
+                "rule": self.rule,
+                "seeds": [
+                    {"seed": seed, "outputs": scores.outputs, "hints": scores.hints, "loss": scores.loss}
+                    for seed, scores in zip(self.config.seeds, self.seeds, strict=True)
+                ],
+            }
+        )
+
+
+def default_rule(config: TrainConfig) -> str:
+    """The rule of the paper where there is one, else that of the first validation set."""
+    names = selection.rules(config)
+    return "ood" if "ood" in names else names[0]
+
+
+def evaluate_run(
+    run: Path, size: int | None, rule: str | None, num_samples: int | None, hints: bool
+) -> list[Evaluation]:
+    """Scores what a rule chose, on every algorithm of the run."""
+    directory = RunDirectory(run)
+    config = directory.config()
+    rule = rule or default_rule(config)
+    if rule not in selection.rules(config):
+        raise UnknownNameError("selection rule", rule, selection.rules(config))
+    programs, parameters = Programs(config), jnp.asarray(selected_parameters(directory)[rule])
+    size = size or TEST.size
+    results = []
+    for name in config.algorithms:
+        count = num_samples or TEST.num_samples * ALGORITHMS[name].multiplier
+        batch = benchmark_set(name, size, count, TEST.seed)
+        evaluation = EvaluationSet.of(batch, part_size(batch.num_nodes), with_hints=hints)
+        results.append(Evaluation(config, name, size, count, rule, evaluation.scores(programs, parameters)))
+    return results
+
+
+def part_size(num_nodes: int) -> int:
+    """How many samples to predict at a time: triplets of nodes decide what memory is needed."""
+    return max(1, min(32, round(32 * (64 / num_nodes) ** 3)))
+
+
+def print_evaluation(console: Console, evaluation: Evaluation) -> None:
+    config = evaluation.config
+    official = evaluation.size == TEST.size and (
+        evaluation.num_samples == TEST.num_samples * ALGORITHMS[evaluation.algorithm].multiplier
+    )
+    where = "official test split" if official else f"{evaluation.num_samples} samples of size {evaluation.size}"
+    table = Table(
+        title=f"{evaluation.algorithm}, {config.processor}: {where}, rule {evaluation.rule}, "
+        f"{len(config.seeds)} seeds, micro-F1 in %",
+        title_justify="left",
+    )
+    for column in ("probe", "mean ± std", "seeds"):
+        table.add_column(column, justify="left" if column == "probe" else "right")
+    outputs = [scores.outputs for scores in evaluation.seeds]
+    for name in outputs[0]:
+        _add_row(table, "mean of outputs" if name == "score" else f"output {name}", [row[name] for row in outputs])
+    published = paper_score(evaluation.algorithm, config.processor)
+    if published is not None and official:
+        table.add_row("paper", f"{published[0]:.2f} ± {published[1]:.2f}", "5 seeds")
+    spec = ALGORITHMS[evaluation.algorithm].transformed_spec
+    for name in evaluation.seeds[0].hints:
+        values = [scores.hints[name] for scores in evaluation.seeds]
+        if spec[name].kind is Kind.SCALAR:
+            shown = "  ".join(f"{value:.2g}" for value in values)
+            table.add_row(f"hint {name} (squared error)", f"{np.mean(values):.2g} ± {np.std(values):.2g}", shown)
+        else:
+            _add_row(table, f"hint {name}", values)
+    console.print(table)
+
+
+def _add_row(table: Table, label: str, values: list[float]) -> None:
+    percent = 100 * np.array(values)
+    table.add_row(label, f"{percent.mean():.2f} ± {percent.std():.2f}", "  ".join(f"{value:.1f}" for value in percent))
+
+
+def save_json(evaluations: list[Evaluation], path: Path) -> None:
+    write_whole(path, json.dumps([evaluation.to_json() for evaluation in evaluations], indent=2) + "\n")

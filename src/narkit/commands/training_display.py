@@ -1,0 +1,105 @@
+"""How a run is shown while it trains: a live line on a terminal, a line per validation elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from narkit.training.run import Observer
+from narkit.training.trainer import Trainer
+
+
+class LiveDisplay(Observer):
+    """Shows step, loss, validation scores, steps per second and the time left. Use it in a `with` statement."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("starting", total=None, state="")
+        self._speed = Speed()
+        self._live = console.is_terminal
+
+    def __enter__(self) -> LiveDisplay:
+        if self._live:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._progress.stop()
+
+    def preparing(self, trainer: Trainer) -> None:
+        self._describe("compiling", None, 0)
+
+    def started(self, trainer: Trainer) -> None:
+        self._speed.start(trainer.progress.step)
+        if trainer.progress.step:
+            self.console.print(f"going on from step {trainer.progress.step}")
+        self._describe("training", trainer.config.steps, trainer.progress.step)
+
+    def step(self, trainer: Trainer) -> None:
+        if self._live:
+            self._progress.update(self._task, completed=trainer.progress.step, state=self._state(trainer))
+
+    def point(self, trainer: Trainer) -> None:
+        if not self._live:
+            left = seconds(self._speed.left(trainer))
+            self.console.print(
+                f"step {trainer.progress.step}/{trainer.config.steps}  {self._state(trainer)}  left {left}",
+                soft_wrap=True,
+            )
+        for divergence in trainer.diverged:
+            self.console.print(
+                f"seed {divergence.seed} diverged at step {divergence.step} on a batch of {divergence.algorithm}, "
+                f"size {divergence.size}; the others go on"
+            )
+
+    def testing(self, trainer: Trainer) -> None:
+        self._describe("testing", None, trainer.progress.step)
+        if not self._live:
+            self.console.print("scoring on the official test split")
+
+    def _describe(self, what: str, total: int | None, completed: int) -> None:
+        self._progress.update(self._task, description=what, total=total, completed=completed)
+        if not self._live and what == "compiling":
+            self.console.print("compiling")
+
+    def _state(self, trainer: Trainer) -> str:
+        """Means over the seeds with a finite loss."""
+        finite = np.isfinite(trainer.latest_loss)
+        parts = [f"loss {trainer.latest_loss[finite].mean():.3f}" if finite.any() else "loss -"]
+        if trainer.progress.curve and finite.any():
+            scores = trainer.progress.curve[-1].scores
+            parts += [f"{name} {100 * np.array(values)[finite].mean():.1f} %" for name, values in scores.items()]
+        return "  ".join([*parts, f"{self._speed.rate(trainer):.1f} steps/s"])
+
+
+class Speed:
+    """Steps per second since this process began to train."""
+
+    def start(self, step: int) -> None:
+        self._began, self._first = time.perf_counter(), step
+
+    def rate(self, trainer: Trainer) -> float:
+        return (trainer.progress.step - self._first) / max(time.perf_counter() - self._began, 1e-9)
+
+    def left(self, trainer: Trainer) -> float:
+        return (trainer.config.steps - trainer.progress.step) / max(self.rate(trainer), 1e-9)
+
+
+def seconds(value: float) -> str:
+    """`3:25:45`."""
+    whole = round(value)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
