@@ -31,8 +31,7 @@ def log_sinkhorn(
     logits = logits / SINKHORN_TEMPERATURE + DIAGONAL_LOGIT * jnp.eye(logits.shape[-1], dtype=logits.dtype)
 
     def normalise(_, x):
-        # The barrier keeps XLA on GPUs from fusing both directions into one kernel, which it fails to compile.
-        return jax.nn.log_softmax(jax.lax.optimization_barrier(jax.nn.log_softmax(x, axis=-1)), axis=-2)
+        return jax.nn.log_softmax(jax.nn.log_softmax(x, axis=-1), axis=-2)
 
     return jax.lax.fori_loop(0, steps, normalise, logits)
 
