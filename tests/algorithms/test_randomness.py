@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from narkit.algorithms import randomness
-from narkit.algorithms.randomness import new_generator, random_words, restart
+from narkit.algorithms.randomness import new_generator, random_words, restart, sort_uniform
 
 MANY = 100_000
 
@@ -146,3 +146,17 @@ def assert_even(counts):
     statistic = ((counts - expected) ** 2 / expected).sum()
     freedom = len(counts) - 1
     assert statistic < freedom + 7 * np.sqrt(2 * freedom) + 12, (statistic, counts)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 16, 64, 300])
+def test_sort_uniform_sorts(count):
+    sort = njit(lambda values: sort_uniform(values))
+    values = np.random.RandomState(count).uniform(size=count)
+    values[: count // 4] = values[count // 2 : count // 2 + count // 4]  # equal numbers
+    values[-1:] = np.nextafter(1.0, 0.0)  # the last bucket
+    expected = np.sort(values)
+    sort(values)
+    np.testing.assert_array_equal(values, expected)
+    skewed = np.sort(expected**8)[::-1].copy()  # most in the first bucket
+    sort(skewed)
+    np.testing.assert_array_equal(skewed, expected**8)

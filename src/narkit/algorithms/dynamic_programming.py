@@ -1,6 +1,7 @@
 """Dynamic programming: tables that are filled from the solutions of smaller subproblems."""
 
 import numpy as np
+from numba import njit
 
 from narkit.algorithms import arguments, instances
 from narkit.algorithms.recording import (
@@ -52,8 +53,7 @@ def matrix_chain_order(p, probes):
     s = np.zeros((num_nodes, num_nodes), np.int16)
     for i in range(1, num_nodes):
         m[i, i] = 0.0
-    # The costs before the round; the columns again, as rows, because the innermost loop runs down a column.
-    m_before, columns_before = m.copy(), m.copy()
+    m_before = m.copy()
 
     def snapshot():
         step = next_step(probes)
@@ -69,19 +69,24 @@ def matrix_chain_order(p, probes):
         snapshot()
         changed = False
         m_before[:] = m
-        columns_before[:] = m.T
         for i in range(1, num_nodes):
+            for k in range(i, num_nodes - 1):
+                if m_before[i, k] < np.inf:
+                    _split_after(m[i], s[i], k, m_before[i, k], m_before[k + 1], p[i - 1] * p[k], p)
             for j in range(i + 1, num_nodes):
-                cheapest = m[i, j]
-                for k in range(i, j):
-                    q = m_before[i, k] + columns_before[j, k + 1] + p[i - 1] * p[k] * p[j]
-                    if q < cheapest:
-                        cheapest = q
-                        s[i, j] = k
-                m[i, j] = cheapest
-                if cheapest < m_before[i, j]:  # a cost of zero that becomes known shows no change
-                    changed |= m_before[i, j] < np.inf or cheapest > 0.0
+                if m[i, j] < m_before[i, j]:  # a cost of zero that becomes known shows no change
+                    changed |= m_before[i, j] < np.inf or m[i, j] > 0.0
     probes.s[:] = s
+
+
+@njit
+def _split_after(m, s, k, left_cost, right_costs, rows_times_columns, p):
+    """Lets all chains that start at one matrix be split after matrix k."""
+    for j in range(k + 1, len(m)):
+        q = left_cost + right_costs[j] + rows_times_columns * p[j]
+        if q < m[j]:
+            m[j] = q
+            s[j] = k
 
 
 @algorithm(
@@ -221,13 +226,13 @@ def optimal_bst(p, q, probes):
     for length in range(1, num_keys + 1):
         for i in range(num_keys - length + 1):
             j = i + length
-            e[i, j] = UNREACHABLE_COST
-            w[i, j] = w[i, j - 1] + p[j - 1] + q[j]
+            cheapest, weight = UNREACHABLE_COST, w[i, j - 1] + p[j - 1] + q[j]
             for r in range(i, j):
-                cost = e[i, r] + e[r + 1, j] + w[i, j]
-                if cost < e[i, j]:
-                    e[i, j] = cost
+                cost = e[i, r] + e[r + 1, j] + weight
+                if cost < cheapest:
+                    cheapest = cost
                     root[i, j] = r
+            e[i, j], w[i, j] = cheapest, weight
             known[i, j] = 1
         snapshot()
     probes.root[:] = root

@@ -88,8 +88,9 @@ def articulation_points(A, probes):
                 low[u] = time
                 color[u] = GRAY
                 snapshot(s, u, v, s_last, time)
+            edges = A[u]
             for v in range(num_nodes):
-                if A[u, v] == 0:
+                if edges[v] == 0:
                     continue
                 if color[v] == WHITE:
                     pi[v] = u
@@ -190,8 +191,9 @@ def bridges(A, probes):
                 low[u] = time
                 color[u] = GRAY
                 snapshot(s, u, v, s_last, time)
+            edges = A[u]
             for v in range(num_nodes):
-                if A[u, v] == 0:
+                if edges[v] == 0:
                     continue
                 if color[v] == WHITE:
                     pi[v] = u
@@ -278,7 +280,7 @@ def strongly_connected_components(A, probes):
 
     time = 0.0
     for phase in range(2):
-        edges = A if phase == 0 else A_t
+        searched = A if phase == 0 else A_t
         roots = identity(num_nodes) if phase == 0 else np.argsort(-f)  # finishing times are distinct: no ties
         color[:] = WHITE
         for s in roots:
@@ -295,8 +297,9 @@ def strongly_connected_components(A, probes):
                     d[u] = time
                     color[u] = GRAY
                     snapshot(s, u, v, s_last, time, phase)
+                edges = searched[u]
                 for v in range(num_nodes):
-                    if edges[u, v] != 0 and color[v] == WHITE:
+                    if color[v] == WHITE and edges[v] != 0:
                         color[v] = GRAY
                         s_prev[v] = s_last
                         s_last = v

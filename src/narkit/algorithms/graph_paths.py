@@ -102,9 +102,11 @@ def bellman_ford(A, s, probes):
         for u in range(num_nodes):
             if msk_before[u] == 0:
                 continue
+            to_u, weights = d_before[u], A[u]
             for v in range(num_nodes):
-                if A[u, v] != 0 and (msk[v] == 0 or d_before[u] + A[u, v] < d[v]):
-                    d[v] = d_before[u] + A[u, v]
+                # `&` and `|` make one jump, rarely taken; `and` makes one that nobody foresees: is there an edge?
+                if (weights[v] != 0) & ((msk[v] == 0) | (to_u + weights[v] < d[v])):
+                    d[v] = to_u + weights[v]
                     pi[v] = u
                     msk[v] = 1
         # As in the benchmark: distances are compared, so a node first reached at distance 0 does not count as a change.
@@ -150,17 +152,19 @@ def dijkstra(A, s, probes):
     snapshot(s)
     while True:
         u = -1  # the queued node of least distance; of equal ones the first, where the benchmark's sort is unstable
+        least = np.inf
         for i in range(num_nodes):
-            if in_queue[i] == 1 and (u < 0 or d[i] < d[u]):
-                u = i
+            if d[i] < least and in_queue[i] == 1:
+                u, least = i, d[i]
         if u < 0:
             break
         mark[u] = 1
         in_queue[u] = 0
+        to_u, weights = d[u], A[u]
         for v in range(num_nodes):
-            if A[u, v] != 0 and mark[v] == 0 and (in_queue[v] == 0 or d[u] + A[u, v] < d[v]):
+            if mark[v] == 0 and weights[v] != 0 and (in_queue[v] == 0 or to_u + weights[v] < d[v]):
                 pi[v] = u
-                d[v] = d[u] + A[u, v]
+                d[v] = to_u + weights[v]
                 in_queue[v] = 1
         snapshot(u)
     probes.pi[:] = pi
@@ -217,8 +221,9 @@ def dag_shortest_paths(A, s, probes):
     color[s] = GRAY
     snapshot(topo_head, u, v, s_last, 0)
     while True:
+        edges = A[u]
         for v in range(num_nodes):
-            if A[u, v] != 0 and color[v] == WHITE:
+            if color[v] == WHITE and edges[v] != 0:
                 color[v] = GRAY
                 s_prev[v] = s_last
                 s_last = v
@@ -239,10 +244,10 @@ def dag_shortest_paths(A, s, probes):
     mark[s] = 1
     while topo[topo_head] != topo_head:
         snapshot(topo_head, u, v, s_last, 1)
+        to_head, weights = d[topo_head], A[topo_head]
         for j in range(num_nodes):
-            weight = A[topo_head, j]
-            if weight != 0 and (mark[j] == 0 or d[topo_head] + weight < d[j]):
-                d[j] = d[topo_head] + weight
+            if weights[j] != 0 and (mark[j] == 0 or to_head + weights[j] < d[j]):
+                d[j] = to_head + weights[j]
                 pi[j] = topo_head
                 mark[j] = 1
         topo_head = topo[topo_head]

@@ -138,17 +138,19 @@ def mst_prim(A, s, probes):
     snapshot(s)
     while True:
         u = -1  # the queued node of least key; of equal ones the first, where the benchmark's sort is unstable
+        least = np.inf
         for i in range(num_nodes):
-            if in_queue[i] == 1 and (u < 0 or key[i] < key[u]):
-                u = i
+            if in_queue[i] == 1 and key[i] < least:
+                u, least = i, key[i]
         if u < 0:
             break
         mark[u] = 1
         in_queue[u] = 0
+        weights = A[u]
         for v in range(num_nodes):
-            if A[u, v] != 0 and mark[v] == 0 and (in_queue[v] == 0 or A[u, v] < key[v]):
+            if mark[v] == 0 and weights[v] != 0 and (in_queue[v] == 0 or weights[v] < key[v]):
                 pi[v] = u
-                key[v] = A[u, v]
+                key[v] = weights[v]
                 in_queue[v] = 1
         snapshot(u)
     probes.pi[:] = pi

@@ -62,8 +62,9 @@ def bfs(A, s, probes):
         for i in range(num_nodes):
             if reached_before[i] == 0:
                 continue
+            edges = A[i]
             for j in range(num_nodes):
-                if A[i, j] > 0 and reach[j] == 0:
+                if reach[j] == 0 and edges[j] > 0:
                     pi[j] = i
                     reach[j] = 1
                     grew = True
@@ -118,8 +119,9 @@ def dfs(A, probes):
                 d[u] = time
                 color[u] = GRAY
                 snapshot(s, u, v, s_last, time)
+            edges = A[u]
             for v in range(num_nodes):
-                if A[u, v] != 0 and color[v] == WHITE:
+                if color[v] == WHITE and edges[v] != 0:
                     pi[v] = u
                     color[v] = GRAY
                     s_prev[v] = s_last
@@ -183,8 +185,9 @@ def topological_sort(A, probes):
         color[s] = GRAY
         snapshot(topo_head, s, u, v, s_last)
         while True:
+            edges = A[u]
             for v in range(num_nodes):
-                if A[u, v] != 0 and color[v] == WHITE:
+                if color[v] == WHITE and edges[v] != 0:
                     color[v] = GRAY
                     s_prev[v] = s_last
                     s_last = v

@@ -20,6 +20,7 @@ from narkit.algorithms.randomness import (
     number,
     permutation,
     pick,
+    sort_uniform,
     uniform,
     uniform_matrix,
 )
@@ -52,7 +53,7 @@ def signed_keys(rng, size, distribution):
 def target_and_sorted_keys(rng, size, distribution):
     """A number to look for, and sorted numbers to look in."""
     values = uniform(rng, 0.0, 1.0, size)
-    values.sort()
+    sort_uniform(values)
     return number(rng, 0.0, 1.0), values
 
 
@@ -178,7 +179,7 @@ def _acyclic(mask, order):
     graph = np.empty((num_nodes, num_nodes))
     for i in range(num_nodes):
         for j in range(num_nodes):
-            graph[i, j] = mask[order[i], order[j]] if order[i] < order[j] else 0.0
+            graph[i, j] = mask[order[i], order[j]] * (order[i] < order[j])
     return graph
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from narkit.algorithms.randomness import uniform
+from narkit.algorithms.randomness import sort_uniform, uniform
 
 INSTANCE, POSITIONS = 0, 1  # purposes: an instance and its positions come from separate random streams
 ONE_STRING = np.zeros(0, np.int8)  # stands for the `string` input where an algorithm has none
@@ -16,8 +16,8 @@ def randomise_positions(rng, pos, string):
     split = 0
     while split < len(string) and string[split] == 0:
         split += 1
-    values[:split].sort()
-    values[split:].sort()
+    sort_uniform(values[:split])
+    sort_uniform(values[split:])
     pos[:] = values
 
 

@@ -70,6 +70,11 @@ def permutation(rng, count):
     return rng.permutation(count)
 
 
+def sort_uniform(values):
+    """Sorts numbers that were drawn uniformly from [0, 1), in place."""
+    values.sort()
+
+
 @njit
 def new_generator():
     return np.zeros(6, np.uint64)
@@ -134,6 +139,33 @@ def _uniform(rng, low, high, size):
     return draw
 
 
+@overload(sort_uniform)
+def _sort_uniform(values):
+    def sort(values):
+        """As many buckets as numbers bring each near its place, insertion puts it there: linear in their count."""
+        count = len(values)
+        unsorted = values.copy()
+        ends = np.zeros(count + 1, np.int64)  # where the next number of a bucket goes
+        for value in unsorted:
+            ends[int(value * count) + 1] += 1
+        for bucket in range(count):
+            ends[bucket + 1] += ends[bucket]
+        for value in unsorted:
+            bucket = int(value * count)
+            slot = ends[bucket]
+            ends[bucket] += 1
+            values[slot] = value
+        for i in range(1, count):
+            value = values[i]
+            j = i - 1
+            while j >= 0 and values[j] > value:
+                values[j + 1] = values[j]
+                j -= 1
+            values[j + 1] = value
+
+    return sort
+
+
 @overload(uniform_matrix)
 def _uniform_matrix(rng, low, high, rows, columns):
     return lambda rng, low, high, rows, columns: uniform(rng, low, high, rows * columns).reshape((rows, columns))
@@ -154,7 +186,7 @@ def _bernoulli_matrix(rng, probability, rows, columns):
     def draw(rng, probability, rows, columns):
         threshold = np.uint64(probability * 2.0**32)
         words = random_words(rng, rows * columns)
-        values = np.empty(rows * columns, np.int64)
+        values = np.empty(rows * columns, np.int8)
         for i in range(rows * columns):
             values[i] = np.uint64(words[i]) < threshold
         return values.reshape((rows, columns))
