@@ -71,10 +71,10 @@ class BackwardStep:
         return jax.tree.unflatten(self._carry, [next(parts) if is_read else leaf for leaf, is_read in leaves])
 
     def empty_sums(self) -> list[Array]:
-        return [jnp.zeros(var.aval.shape, var.aval.dtype) for var in self._summed]
+        return [jnp.zeros(_shape(var), _aval(var).dtype) for var in self._summed]
 
     def empty_stacks(self, capacity: int) -> list[Array]:
-        return [jnp.zeros((capacity, *var.aval.shape), var.aval.dtype) for var in self._stacked]
+        return [jnp.zeros((capacity, *_shape(var)), _aval(var).dtype) for var in self._stacked]
 
     def finish(self, sums: Sequence[Array], stacks: Sequence[Array]) -> PyTree:
         """The gradients of the parameters, from what the loop summed and stacked."""
@@ -84,6 +84,15 @@ class BackwardStep:
             next(remaining) if deferred is None else _evaluate(deferred, stack_of) for deferred in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
+
+
+def _aval(var: Any) -> Any:
+    """The shape and type of a variable, which is always an array here."""
+    return var.aval
+
+
+def _shape(var: Any) -> tuple[int, ...]:
+    return tuple(_aval(var).shape)
 
 
 def _evaluate(deferred: _Deferred, stack_of: dict[Var, Array]) -> Array:
@@ -173,7 +182,8 @@ def _find_deferred(program: _Program, gradients: Sequence[Any]) -> list[_Deferre
     for i, (start, maps) in enumerate(chains):
         product = producer.get(start)
         if product is not None and _is_small_product(product):
-            found[i] = _Deferred(tuple(product.invars), product, maps)
+            factors = tuple(var for var in product.invars if isinstance(var, Var))
+            found[i] = _Deferred(factors, product, maps)
     stacked = {var for deferred in found if deferred is not None for var in deferred.factors}
     for i, (start, maps) in enumerate(chains):
         if found[i] is None and start in stacked:
@@ -194,4 +204,4 @@ def _is_small_product(eqn: JaxprEqn) -> bool:
     if eqn.primitive.name != "dot_general" or not all(isinstance(var, Var) for var in eqn.invars):
         return False
     _, (batched, _) = eqn.params["dimension_numbers"]
-    return not batched and all(var.aval.size <= LARGEST_FACTOR for var in eqn.invars)
+    return not batched and all(_aval(var).size <= LARGEST_FACTOR for var in eqn.invars)

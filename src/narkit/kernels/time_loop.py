@@ -11,7 +11,7 @@ step, the factors of all steps are stacked and multiplied once after the loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,6 @@ Step = Callable[[PyTree, PyTree, Array, PyTree], tuple[PyTree, PyTree]]
 _ZERO = np.zeros((), np.int32)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 5))
 def time_loop(
     step: Step, params: PyTree, data: PyTree, carry: PyTree, num_steps: Int[Array, ""], capacity: int
 ) -> tuple[PyTree, PyTree]:
@@ -36,6 +35,10 @@ def time_loop(
     Returns the last carry and the ys stacked over `capacity` rows, which must be at least `num_steps`; rows beyond
     are zero. Gradients flow to `params` and `carry`, not to `data`.
     """
+    return _differentiable_loop(step, params, data, carry, num_steps, capacity)
+
+
+def _loop(step, params, data, carry, num_steps, capacity):
     carry, ys, _ = _run(step, params, data, carry, num_steps, capacity, save=lambda _: None)
     return carry, ys
 
@@ -98,4 +101,5 @@ def _backward_step(step, params, data, carry) -> BackwardStep:
     return BackwardStep(pull_back, params, data, _ZERO, carry, d_y)
 
 
-time_loop.defvjp(_forward, _backward)
+_differentiable_loop: Any = jax.custom_vjp(_loop, nondiff_argnums=(0, 5))
+_differentiable_loop.defvjp(_forward, _backward)

@@ -6,6 +6,7 @@ formulas of `reference` to the same effect.
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,6 @@ from jaxtyping import Array, Float
 from narkit.kernels import reference
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
 def attention_logits(
     pair_ij: Float[Array, "node node hidden"],
     pair_ik: Float[Array, "node node hidden"],
@@ -27,7 +27,10 @@ def attention_logits(
 
     The heads split the hidden features: `head * width = hidden`.
     """
+    return _attention(pair_ij, pair_ik, pair_jk, weights, slope)
 
+
+def _attention_logits(pair_ij, pair_ik, pair_jk, weights, slope):
     def whole(*pairs_and_weights):
         # Without the barrier the compiler fuses the logits into what reads them and computes them once per feature.
         return lax.optimization_barrier(reference.attention_logits(*pairs_and_weights, slope=slope))
@@ -38,13 +41,15 @@ def attention_logits(
 
 def _attention_by_rows(pair_ij, pair_ik, pair_jk, weights, slope):
     def row(pairs):
-        return _head_sums(_leaky(_row_of_triplets(*pairs, pair_jk), slope) * weights.reshape(-1), len(weights))
+        pairs_ij, pairs_ik = pairs
+        t = _row_of_triplets(pairs_ij, pairs_ik, pair_jk)
+        return _head_sums(_leaky(t, slope) * weights.reshape(-1), len(weights))
 
     return jnp.moveaxis(lax.map(row, (pair_ij, pair_ik)), 0, 1)
 
 
 def _attention_forward(pair_ij, pair_ik, pair_jk, weights, slope):
-    return attention_logits(pair_ij, pair_ik, pair_jk, weights, slope), (pair_ij, pair_ik, pair_jk, weights)
+    return _attention_logits(pair_ij, pair_ik, pair_jk, weights, slope), (pair_ij, pair_ik, pair_jk, weights)
 
 
 def _attention_backward(slope, saved, cotangent):
@@ -54,7 +59,6 @@ def _attention_backward(slope, saved, cotangent):
 
 
 def _attention_backward_by_rows(pair_ij, pair_ik, pair_jk, weights, cotangent, slope):
-
     def row(carry, inputs):
         d_pair_jk, d_weights = carry
         pairs_ij, pairs_ik, d_logits = inputs
@@ -70,7 +74,8 @@ def _attention_backward_by_rows(pair_ij, pair_ik, pair_jk, weights, cotangent, s
     return d_pair_ij, d_pair_ik, d_pair_jk, d_weights.reshape(weights.shape)
 
 
-attention_logits.defvjp(_attention_forward, _attention_backward)
+_attention: Any = jax.custom_vjp(_attention_logits, nondiff_argnums=(4,))
+_attention.defvjp(_attention_forward, _attention_backward)
 
 
 def _pull_back(function):
@@ -97,12 +102,15 @@ def _spread_heads(values, width):
     return jnp.repeat(jnp.moveaxis(values, 0, -1), width, axis=-1)
 
 
-@jax.custom_vjp
 def triplet_max(
     pair_ij: Float[Array, "node node width"], pair_ik: Float[Array, "node node width"]
 ) -> Float[Array, "node node width"]:
     """`max_i (u_ij + w_ik)`: the max-plus product that Triplet-GMPNN reduces its triplets with."""
 
+    return _max(pair_ij, pair_ik)
+
+
+def _triplet_max(pair_ij, pair_ik):
     return lax.platform_dependent(pair_ij, pair_ik, cpu=_max_by_rows, default=reference.triplet_max)
 
 
@@ -115,7 +123,7 @@ def _max_by_rows(pair_ij, pair_ik):
 
 
 def _max_forward(pair_ij, pair_ik):
-    best = triplet_max(pair_ij, pair_ik)
+    best = _triplet_max(pair_ij, pair_ik)
     return best, (pair_ij, pair_ik, best)
 
 
@@ -142,14 +150,18 @@ def _max_backward_by_rows(pair_ij, pair_ik, best, cotangent):
     return lax.map(row, (pair_ij, pair_ik))
 
 
-triplet_max.defvjp(_max_forward, _max_backward)
+_max: Any = jax.custom_vjp(_triplet_max)
+_max.defvjp(_max_forward, _max_backward)
 
 
-@jax.custom_vjp
 def edge_pointer_logits(
     edges: Float[Array, "node node hidden"], nodes: Float[Array, "node hidden"], weights: Float[Array, " hidden"]
 ) -> Float[Array, "node node node"]:
     """`sum_h w_h max(a_ij, d_k)_h`: how strongly the edge from i to j points to k."""
+    return _pointer(edges, nodes, weights)
+
+
+def _edge_pointer_logits(edges, nodes, weights):
     return lax.platform_dependent(edges, nodes, weights, cpu=_pointer_by_rows, default=reference.edge_pointer_logits)
 
 
@@ -158,7 +170,7 @@ def _pointer_by_rows(edges, nodes, weights):
 
 
 def _pointer_forward(edges, nodes, weights):
-    return edge_pointer_logits(edges, nodes, weights), (edges, nodes, weights)
+    return _edge_pointer_logits(edges, nodes, weights), (edges, nodes, weights)
 
 
 def _pointer_backward(saved, cotangent):
@@ -185,4 +197,5 @@ def _pointer_backward_by_rows(edges, nodes, weights, cotangent):
     return d_edges, d_nodes, d_weights
 
 
-edge_pointer_logits.defvjp(_pointer_forward, _pointer_backward)
+_pointer: Any = jax.custom_vjp(_edge_pointer_logits)
+_pointer.defvjp(_pointer_forward, _pointer_backward)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
@@ -77,9 +78,9 @@ class DeviceBatch(eqx.Module):
     """
 
     algorithm: str = eqx.field(static=True)
-    inputs: dict[str, AnyArray]
-    hints: dict[str, AnyArray]
-    outputs: dict[str, AnyArray]
+    inputs: dict[str, Any]
+    hints: dict[str, Any]
+    outputs: dict[str, Any]
     lengths: Int[AnyArray, "*seed batch"]
 
     @classmethod
@@ -299,6 +300,19 @@ def unroll(
 def _choose(condition: Array, yes: Array, no: Array) -> Array:
     """`jnp.where` with a condition per sample."""
     return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
+
+
+def first_features(
+    reasoner: Reasoner, batch: Batch
+) -> tuple[Float[Array, "node hidden"], Float[Array, "node node hidden"], Float[Array, " hidden"]]:
+    """The features of nodes, edges and the graph that the processor reads at the first step of the first sample."""
+    one = DeviceBatch.of(batch[:1])
+    spec = ALGORITHMS[one.algorithm].transformed_spec
+    encoders = reasoner.encoders[one.algorithm]
+    first = {**one.inputs, **{name: values[0] for name, values in one.hints.items()}}
+    values = as_values(spec, {name: first[name][0] for name in encoders.linears}, one.num_nodes)
+    scalars, bases = scalars_of(spec, values, one.num_nodes), encoders.bases(spec)
+    return bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph)
 
 
 @dataclass(frozen=True)
