@@ -11,7 +11,7 @@ With z = [x || hidden], where i sends and j receives:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -21,11 +21,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import LayerNorm, Linear, max_over_first, side_by_side, split_outputs
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
-
-if TYPE_CHECKING:  # type checkers do not know Equinox's abstract class variables
-    from typing import ClassVar as AbstractClassVar
-else:
-    from equinox import AbstractClassVar
 
 NO_MESSAGE = -1e6  # what a node that may not send contributes to the maximum
 INITIAL_GATE_BIAS = -3.0  # gates start nearly closed
@@ -147,8 +142,8 @@ class MessagePassingProcessor(Processor):
     """A processor that passes messages over the encoded edges. Subclasses choose who sends, and whether gated."""
 
     message_passing: MessagePassing
-    senders: AbstractClassVar[Senders]
-    gated: AbstractClassVar[bool]
+    senders: ClassVar[Senders]
+    gated: ClassVar[bool]
     latent_size: int = eqx.field(static=True, default=0)
 
     def __init__(self, hidden_size: int, *, key: PRNGKeyArray):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -19,11 +19,6 @@ from narkit.models.processors.message_passing import (
     everyone,
     neighbours,
 )
-
-if TYPE_CHECKING:  # type checkers do not know Equinox's abstract class variables
-    from typing import ClassVar as AbstractClassVar
-else:
-    from equinox import AbstractClassVar
 
 TRIPLET_SIZE = 8
 
@@ -80,8 +75,8 @@ class TripletProcessor(Processor):
     message_passing: MessagePassing
     triplets: TripletReasoning
     latent_size: int = eqx.field(static=True)
-    senders: AbstractClassVar[Senders]
-    gated: AbstractClassVar[bool]
+    senders: ClassVar[Senders]
+    gated: ClassVar[bool]
 
     def __init__(self, hidden_size: int, *, key: PRNGKeyArray):
         messages, triplet = jax.random.split(key)
