@@ -1,5 +1,5 @@
 # Every target sets up its own virtual environment; a fresh machine needs Python 3.11 or later and make.
-#   make demo    follow an algorithm step by step and save a picture of its run
+#   make demo    train TEAM on the CPU in about two minutes, score it, and draw its curves and its attention
 #   make test    the default test suite
 #   make lint    ruff and pyright
 #   make clean   remove what the targets made

@@ -17,7 +17,7 @@ from narkit.commands.listing import TYPICAL_LENGTHS, measured_length
 from narkit.commands.picture import draw
 from narkit.commands.show import print_run, random_run
 
-COMMANDS = [["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["demo"]]
+COMMANDS = [["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["demo"]]
 
 
 def narkit_command(*arguments: str) -> Result:
@@ -149,6 +149,16 @@ def test_export_gives_usual_permissions(tmp_path: Path) -> None:
         (["bench", "data", "--reference-python", "no_such_python"], "give a Python that has dm-clrs"),
         (["--import", "no_such_module", "list"], "No module named 'no_such_module'"),
         (["dat"], "data"),
+        (["train", "--algorithm", "bsf"], "did you mean 'bfs'?"),
+        (["train", "--algorithm", "bfs", "--processor", "tema"], "did you mean 'team'?"),
+        (["train", "--algorithm", "bfs", "--preset", "papr"], "did you mean 'paper'?"),
+        (["train", "--algorithm", "bfs", "--set", "step=3"], "did you mean 'steps'?"),
+        (["train", "--algorithm", "bfs", "--set", "steps"], "expected name=value"),
+        (["train", "--algorithm", "bfs", "--steps", "0"], "steps: expected at least 1, got 0"),
+        (["train"], "expected a name, or --resume RUN"),
+        (["train", "--resume", "no_such_run"], "expected the folder of a run"),
+        (["train", "--resume", "no_such_run", "--steps", "3"], "expected no options of the run"),
+        (["eval", "no_such_run"], "expected the folder of a run"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -169,10 +179,3 @@ def test_bench_writes_its_record(tmp_path: Path) -> None:
     assert record["cells"][0]["ours"] > 0
     assert {"cpu", "commit", "versions", "startup"} <= set(record)
     assert "| bfs |" in (tmp_path / "data.md").read_text()
-
-
-def test_demo_shows_and_draws(tmp_path: Path) -> None:
-    result = narkit_command("demo", "--out", str(tmp_path / "demo"))
-    assert result.exit_code == 0, result.output
-    assert "the result" in result.output
-    assert [file.suffix for file in (tmp_path / "demo").iterdir()] == [".png"]

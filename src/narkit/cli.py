@@ -281,16 +281,19 @@ def evaluate(
             command.save_json(evaluations, json)
 
 
-@app.command("demo", epilog=_examples("narkit demo", "narkit demo --out pictures"))
+@app.command("demo", epilog=_examples("narkit demo", "narkit demo --seed 1 --out pictures"))
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder for the picture.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="The folder for pictures, record and network.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the network and its training data.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="How many training steps.")] = 400,
 ) -> None:
-    """Follow Dijkstra's algorithm step by step and save a picture of its run."""
+    """Follow a run, then train TEAM on the CPU in about two minutes, score it and draw its attention."""
     from rich.console import Console
 
-    from narkit.commands.demo import run_demo
+    from narkit.commands.demo import demo_config, run_demo
 
-    run_demo(Console(), out)
+    with plain_errors("--out"):
+        run_demo(Console(), out, demo_config(seed, steps=steps))
 
 
 def main() -> None:

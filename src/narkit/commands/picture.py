@@ -41,7 +41,7 @@ def draw(batch: Batch) -> Figure:
         figure = Figure(figsize=(2.7 * columns, 2.9 * rows + 0.7), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False).flatten()
         for step, axis in enumerate(axes):
-            _draw_graph(axis, batch, step) if step < steps else axis.set_axis_off()
+            draw_graph(axis, batch, step) if step < steps else axis.set_axis_off()
         figure.suptitle(f"{batch.algorithm}\n{_legend(batch)}", fontsize=10)
         return figure
     charts = _time_charts(batch)
@@ -70,7 +70,8 @@ def _legend(batch: Batch) -> str:
     return "; ".join(parts)
 
 
-def _draw_graph(axis: Axes, batch: Batch, step: int) -> None:
+def draw_graph(axis: Axes, batch: Batch, step: int) -> None:
+    """Draws the graph of a batch's first run as it is at one step."""
     count = batch.num_nodes
     angles = np.pi / 2 - 2 * np.pi * np.arange(count) / count
     x, y = np.cos(angles), np.sin(angles)

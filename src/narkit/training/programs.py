@@ -172,7 +172,10 @@ def _restorer(skeleton: Reasoner):
 
 
 def stack_batches(batches: Sequence[Batch], capacity: int) -> DeviceBatch:
-    """One batch per seed as a single one with a leading seed axis; hints are padded to `capacity` steps."""
+    """One batch per seed as a single one with a leading seed axis; hints are padded to `capacity` steps.
+
+    No sample may be longer.
+    """
 
     def stack(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
@@ -181,7 +184,8 @@ def stack_batches(batches: Sequence[Batch], capacity: int) -> DeviceBatch:
     for name, values in batches[0].hints.items():
         padded = np.zeros((len(batches), capacity, *values.shape[1:]), values.dtype)
         for row, batch in zip(padded, batches, strict=True):
-            row[: len(batch.hints[name])] = batch.hints[name]
+            rows = batch.hints[name][:capacity]  # samples chosen from a large set may have much empty room of their own
+            row[: len(rows)] = rows
         hints[name] = padded
     return DeviceBatch(
         batches[0].algorithm,

@@ -1,0 +1,102 @@
+"""`narkit train`, `narkit eval` and `narkit demo`, on tiny runs."""
+
+import io
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+import narkit
+from narkit.cli import app
+from narkit.commands import demo
+from narkit.commands.training_display import LiveDisplay
+from narkit.data.splits import benchmark_set
+from narkit.training.config import Validation
+from narkit.training.trainer import Trainer
+
+Tiny = Callable[..., narkit.TrainConfig]
+
+# The configuration of `tiny`, so that no further program is compiled.
+OPTIONS = [
+    *("--algorithm", "bfs", "--processor", "mpnn", "--seeds", "2", "--preset", "quick", "--steps", "10"),
+    *("--hidden-size", "8", "--batch-size", "4", "--set", "sizes=[5]", "--set", "validate_every=4"),
+    *("--set", 'validations=[{"name": "id", "size": 5, "num_samples": 4}]', "--set", "test=false"),
+    *("--set", "learning_rate=1e-3"),
+]  # fmt: skip
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160", "NO_COLOR": "1"}, terminal_width=160)
+
+
+def test_train_eval_and_resume(tiny: Tiny, tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    result = command("train", *OPTIONS, "--out", run)
+    assert result.exit_code == 0, result.output
+    assert "step 8/10" in result.output
+    record = narkit.RunRecord.load(run)
+    assert record.config == tiny()
+
+    assert command("train", "--resume", run).exit_code == 0
+    other = command("train", *OPTIONS, "--out", run, "--set", "hidden_size=9")
+    assert other.exit_code == 2
+    assert "hidden_size (8 there, 9 now)" in " ".join(other.output.replace("│", " ").split())
+
+    scores = tmp_path / "scores.json"
+    result = command("eval", run, "--size", "6", "--samples", "3", "--rule", "last", "--json", str(scores))
+    assert result.exit_code == 0, result.output
+    for probe in ("output pi", "hint pi_h", "hint reach_h"):
+        assert probe in result.output
+    (written,) = json.loads(scores.read_text())
+    assert written["size"] == 6
+    assert [row["seed"] for row in written["seeds"]] == [0, 1]
+    wrong = command("eval", run, "--rule", "lst")
+    assert wrong.exit_code == 2
+    assert "did you mean 'last'" in wrong.output
+
+
+def test_interrupted_training_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: LiveDisplay, trainer: Trainer) -> None:
+        if trainer.progress.step == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(LiveDisplay, "step", interrupt)
+    result = command("train", *OPTIONS, "--out", str(tmp_path))
+    assert result.exit_code == 128 + signal.SIGTERM, result.output
+    assert f"stopped at step 6; saved in {tmp_path}. Go on with: narkit train --resume {tmp_path}" in result.output
+    monkeypatch.undo()
+    result = command("train", "--resume", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "going on from step 6" in result.output
+
+
+def test_live_display(tiny: Tiny) -> None:
+    """On a terminal a line is kept up to date."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=160)
+    with LiveDisplay(console) as display:
+        narkit.train(tiny(), observer=display)
+    assert "steps/s" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shrunk to seconds: the real one is a command of its own."""
+    monkeypatch.setattr(demo, "load_split", lambda name, split: benchmark_set(name, 5, 2, 3))
+    monkeypatch.setattr(demo, "ATTENDED", ("bfs", 5, 1, 0.6))
+    options = {"hidden_size": 8, "batch_size": 2, "sizes": (4,), "steps": 2}
+    validations = (Validation("id", 4, 2), Validation("ood", 5, 2))
+    console = Console(file=io.StringIO(), width=160)
+    record = demo.run_demo(console, tmp_path, demo.demo_config(**options, validations=validations))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "the result" in printed
+    assert "the paper's TEAM reaches 99." in printed
+    pictures = ["attention.png", "dijkstra.png", "learning_curves.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*pictures, "bfs.safetensors", "record.json"])
+    for name in pictures:
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert narkit.load(tmp_path / "bfs.safetensors").hidden_size == 8
+    assert narkit.RunRecord.load(tmp_path / "record.json") == record

@@ -1,0 +1,67 @@
+"""Configurations and presets: what is wrong is named, and everything survives JSON."""
+
+import json
+from typing import Any
+
+import pytest
+
+import narkit
+from narkit.experiments.presets import PRESETS, preset
+from narkit.training.config import Validation
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"algorithms": ("bsf",)}, "did you mean 'bfs'"),
+        ({"processor": "tema"}, "did you mean 'team'"),
+        ({"processor_options": {"num_head": 2}}, "did you mean 'num_heads'"),
+        ({"hints": "encode"}, "did you mean 'encoded'"),
+        ({"reprediction": "sfot"}, "did you mean 'soft'"),
+        ({"teacher_forcing": 1.5}, r"probability in \[0, 1\], got 1.5"),
+        ({"steps": 0}, "steps: expected at least 1, got 0"),
+        ({"seeds": ()}, "seeds: expected one or more different ones"),
+        ({"seeds": (1, 1)}, "seeds: expected one or more different ones"),
+        ({"seeds": (-1,)}, "seeds: expected whole numbers from 0"),
+        ({"sizes": (1,)}, "bfs: expected a size of at least 2, got 1"),
+        ({"learning_rate": 0.0}, "expected a positive learning rate"),
+        ({"random_positions": False}, "expected fixed_training_set=True with it"),
+        ({"validations": (Validation("id", 16), Validation("id", 32))}, "validations: expected one or more different"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        narkit.TrainConfig(**{"algorithms": ("bfs",), **options})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (("last", 16), "names a selection rule"),
+        (("id_first", 16), "names a selection rule"),
+        (("id", 0), "at least 1, got 0"),
+        (("id", 16, 4, "trainin"), "did you mean 'training'"),
+    ],
+)
+def test_mistakes_in_validations_are_named(values: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Validation(*values)
+
+
+def test_unknown_options_name_the_nearest() -> None:
+    with pytest.raises(ValueError, match="no training option is named 'step'; did you mean 'steps'"):
+        narkit.TrainConfig.from_json({"algorithms": ["bfs"], "step": 3})
+    with pytest.raises(ValueError, match="no training option is named 'seed'; did you mean 'seeds'"):
+        preset("quick", algorithms="bfs", seed=3)
+    with pytest.raises(ValueError, match="no preset is named 'papr'; did you mean 'paper'"):
+        preset("papr", algorithms="bfs")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_survive_json(name: str) -> None:
+    config = preset(name, algorithms=("bfs", "minimum"), seeds=(3, 4))
+    assert narkit.TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_paper_preset_is_the_protocol() -> None:
+    assert preset("paper", algorithms="bfs") == narkit.TrainConfig("bfs")  # type: ignore[arg-type]

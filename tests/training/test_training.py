@@ -1,0 +1,148 @@
+"""The training loop: seeds in one program are the seeds alone, a diverged one stops, and hints are scored right."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import narkit
+from narkit.data.stream import TrainingStream
+from narkit.training.config import BENCHMARK, Validation
+from narkit.training.evaluation import EvaluationSet, validation_batch
+from narkit.training.feed import Feed
+from narkit.training.programs import Programs, stack_batches
+from narkit.training.trainer import Trainer
+
+Tiny = Callable[..., narkit.TrainConfig]
+
+
+def trained(config: narkit.TrainConfig) -> Trainer:
+    trainer = Trainer(config, threads=2)
+    trainer.prepare()
+    trainer.run()
+    return trainer
+
+
+def test_stacked_batches_are_padded() -> None:
+    batches = [narkit.sample("bfs", size=6, batch_size=3, seed=seed) for seed in (0, 1)]
+    stacked = stack_batches(batches, capacity=20)
+    assert stacked.lengths.shape == (2, 3)
+    for row, batch in enumerate(batches):
+        for name, values in batch.inputs.items():
+            assert np.array_equal(stacked.inputs[name][row], values)
+        for name, values in batch.hints.items():
+            assert np.array_equal(stacked.hints[name][row, : len(values)], values)
+            assert not np.any(stacked.hints[name][row, len(values) :])
+
+
+def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
+    together, alone = Feed(tiny(seeds=(4, 7, 2), sizes=(4, 5))), Feed(tiny(seeds=(7,), sizes=(4, 5)))
+    stream = TrainingStream("bfs", 7, (4, 5), 4)
+    for step in range(4):
+        ours, theirs, batch = together.meal(step).batch, alone.meal(step).batch, stream.batch(step)
+        for name, values in batch.inputs.items():
+            assert np.array_equal(ours.inputs[name][1], values)
+            assert np.array_equal(theirs.inputs[name][0], values)
+        for name, values in batch.hints.items():
+            assert np.array_equal(ours.hints[name][1, : len(values)], values)
+            assert np.array_equal(theirs.hints[name][0, : len(values)], values)
+
+
+def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:
+    config = tiny(sizes=(8,), seeds=(0,))
+    first, second = Feed(config), Feed(config)
+    for feed in (first, second):
+        feed.measure(turns=1)
+    shapes = [first.meal(step).batch.hints["pi_h"].shape for step in range(30)]
+    assert shapes[::-1] == [second.meal(step).batch.hints["pi_h"].shape for step in reversed(range(30))]
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """For all threads; the context manager of JAX holds for one."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_seed_among_others_is_the_seed_alone(tiny: Tiny) -> None:
+    options = {"processor": "team", "steps": 20, "validate_every": 20}
+    together, alone = trained(tiny(seeds=(0, 1, 2), **options)), trained(tiny(seeds=(1,), **options))
+    assert together.state.parameters.dtype == np.float64
+    difference = np.abs(together.state.parameters[1] - alone.state.parameters[0]).max()
+    moved = np.abs(together.state.parameters[1] - together.programs.initial_state().parameters[1]).max()
+    assert difference < 1e-9
+    assert moved > 1e-3
+
+
+def test_a_diverged_seed_stops_and_others_go_on(tiny: Tiny) -> None:
+    config = tiny()
+    healthy, sick = trained(config), Trainer(config, threads=2)
+    sick.prepare()
+    parameters = sick.state.parameters.at[1].set(jnp.nan)
+    sick.state = eqx.tree_at(lambda state: state.parameters, sick.state, parameters)
+    sick.run()
+    assert [asdict(divergence) for divergence in sick.diverged] == [
+        {"seed": 1, "step": 0, "algorithm": "bfs", "size": 5}
+    ]
+    assert np.array_equal(sick.state.parameters[0], healthy.state.parameters[0])
+    assert [point.train_loss[0] for point in sick.progress.curve] == [p.train_loss[0] for p in healthy.progress.curve]
+    assert sick.selection.steps["id"][1] == 0
+    assert sick.progress.step == config.steps
+
+
+def test_a_run_ends_when_no_seed_is_left(tiny: Tiny) -> None:
+    trainer = trained(tiny(learning_rate=1e30, gradient_clip=0.0, seeds=(0, 1)))
+    assert trainer.progress.step == 4  # the first validation
+    assert not trainer.alive.any()
+    assert {divergence.seed for divergence in trainer.diverged} == {0, 1}
+
+
+def test_fixed_training_set_is_the_official_one(tiny: Tiny) -> None:
+    feed = Feed(tiny(fixed_training_set=True, random_positions=False))
+    official = narkit.load_split("bfs", "train").inputs["A"].reshape(1000, -1)
+    meal = feed.meal(3)
+    for graph in np.asarray(meal.batch.inputs["A"]).reshape(-1, official.shape[1]):
+        assert (official == graph).all(1).any()
+    assert feed.kind_of_batch(3) == ("bfs", 16)
+    assert np.array_equal(feed.meal(3).batch.inputs["A"], meal.batch.inputs["A"])
+
+
+def test_validation_may_be_the_benchmarks() -> None:
+    batch = validation_batch("bfs", Validation("id", 16, 32, BENCHMARK))
+    assert np.array_equal(batch.inputs["A"], narkit.load_split("bfs", "val").inputs["A"])
+
+
+@pytest.mark.parametrize("name", ["dijkstra", "quicksort"])
+def test_scores_of_hints_and_outputs(name: str, tiny: Tiny) -> None:
+    """Scored part by part and step by step, they are what all logits at once give."""
+    config = tiny(algorithms=(name,), seeds=(0,))
+    programs = Programs(config)
+    parameters = programs.initial_state().parameters
+    batch = narkit.transform(narkit.sample(name, size=5, batch_size=5, seed=1))
+    (scores,) = EvaluationSet.of(batch, part_size=2, with_hints=True).scores(programs, parameters)
+    predicted = narkit.predict(programs.reasoner(parameters[0]), batch)
+    assert scores.outputs == narkit.evaluate(name, predicted, batch)
+    in_time = np.arange(1, batch.num_steps)[:, None] < batch.lengths
+    expected = {}
+    for hint, logits in predicted.hint_logits.items():
+        logits, truth = np.asarray(logits)[in_time], batch.hints[hint][1:][in_time]
+        match batch.spec[hint].kind:
+            case narkit.Kind.SCALAR:
+                expected[hint] = np.mean((logits - truth) ** 2)
+            case narkit.Kind.MASK:
+                both = np.sum((logits > 0) & (truth == 1))
+                expected[hint] = 2 * both / (np.sum((logits > 0) & (truth != -1)) + np.sum(truth == 1))
+            case narkit.Kind.POINTER:
+                expected[hint] = np.mean(logits.argmax(-1) == truth)
+            case _:
+                counts = (truth != -1).all(-1)
+                expected[hint] = np.mean((logits.argmax(-1) == truth.argmax(-1))[counts])
+    assert set(scores.hints) == set(expected)
+    for hint, value in expected.items():
+        assert scores.hints[hint] == pytest.approx(value, rel=1e-5), hint
