@@ -67,7 +67,7 @@ def clear_ends(console: Console, folder: Path) -> Iterator[None]:
     except CheckpointError as error:
         console.print(f"Error: {error}", soft_wrap=True, highlight=False, style="red")
         raise typer.Exit(1) from None
-    except (RunDirectoryError, UnknownNameError, InstanceError) as error:
+    except (RunDirectoryError, UnknownNameError, InstanceError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
 
 

@@ -66,10 +66,10 @@ def train(
             return _Run(config, None, observer, threads, save_every, asked).complete()
     directory = RunDirectory(out)
     with interruption() as asked, directory.locked():
-        directory.create(config)
-        if directory.record.exists():
-            return RunRecord.load(directory.folder)
         try:
+            directory.create(config)
+            if directory.record.exists():
+                return RunRecord.load(directory.folder)
             return _Run(config, directory, observer, threads, save_every, asked).complete()
         except OSError as error:
             raise CheckpointError(f"{out}: could not be written ({error}); the last checkpoint is intact") from error
@@ -182,6 +182,6 @@ def make_record(trainer: Trainer, test: dict, directory: Path | None) -> RunReco
 
 def _keep_compiled_programs() -> None:
     """Turns JAX's persistent cache on, unless the user has set it up already."""
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.read("jax_compilation_cache_dir") is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "narkit" / "programs"))

@@ -13,7 +13,7 @@ def paper_score(algorithm: str, processor: str) -> tuple[float, float] | None:
     """The published test score and its standard deviation over seeds, in percent; None where there is none."""
     if processor not in COLUMNS:
         return None
-    table = resources.files(__package__).joinpath("table_algorithms.csv").read_text()
+    table = resources.files(__name__).joinpath("table_algorithms.csv").read_text()
     for row in csv.DictReader(table.splitlines()):
         if row["algorithm"] == algorithm:
             return float(row[processor]), float(row[f"{processor}_std"])
