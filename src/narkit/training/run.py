@@ -182,6 +182,6 @@ def make_record(trainer: Trainer, test: dict, directory: Path | None) -> RunReco
 
 def _keep_compiled_programs() -> None:
     """Turns JAX's persistent cache on, unless the user has set it up already."""
-    if jax.config.read("jax_compilation_cache_dir") is None:
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "narkit" / "programs"))
