@@ -72,7 +72,17 @@ def matrix_chain_order(p, probes):
         for i in range(1, num_nodes):
             for k in range(i, num_nodes - 1):
                 if m_before[i, k] < np.inf:
-                    _split_after(m[i], s[i], k, m_before[i, k], m_before[k + 1], p[i - 1] * p[k], p)
+                    right = slice(k + 1, num_nodes)  # the last matrix of the right factor
+                    rows_times_columns = p[i - 1] * p[k]
+                    _split_after(
+                        k,
+                        m_before[i, k],
+                        m_before[k + 1, right],
+                        rows_times_columns,
+                        p[right],
+                        m[i, right],
+                        s[i, right],
+                    )
             for j in range(i + 1, num_nodes):
                 if m[i, j] < m_before[i, j]:  # a cost of zero that becomes known shows no change
                     changed |= m_before[i, j] < np.inf or m[i, j] > 0.0
@@ -80,9 +90,9 @@ def matrix_chain_order(p, probes):
 
 
 @njit
-def _split_after(m, s, k, left_cost, right_costs, rows_times_columns, p):
-    """Lets all chains that start at one matrix be split after matrix k."""
-    for j in range(k + 1, len(m)):
+def _split_after(k, left_cost, right_costs, rows_times_columns, p, m, s):
+    """Lets all chains that start at one matrix be split after matrix k: better costs go to m, and k to s."""
+    for j in range(len(m)):
         q = left_cost + right_costs[j] + rows_times_columns * p[j]
         if q < m[j]:
             m[j] = q
@@ -211,8 +221,9 @@ def optimal_bst(p, q, probes):
     w = np.zeros((num_nodes, num_nodes))
     root = np.zeros((num_nodes, num_nodes), np.int16)
     known = np.zeros((num_nodes, num_nodes), np.int8)
+    e_columns = np.zeros((num_nodes, num_nodes))  # the columns of e, as rows
     for i in range(num_nodes):
-        e[i, i] = w[i, i] = q[i]
+        e[i, i] = e_columns[i, i] = w[i, i] = q[i]
         known[i, i] = 1
 
     def snapshot():
@@ -226,13 +237,21 @@ def optimal_bst(p, q, probes):
     for length in range(1, num_keys + 1):
         for i in range(num_keys - length + 1):
             j = i + length
-            cheapest, weight = UNREACHABLE_COST, w[i, j - 1] + p[j - 1] + q[j]
-            for r in range(i, j):
-                cost = e[i, r] + e[r + 1, j] + weight
-                if cost < cheapest:
-                    cheapest = cost
-                    root[i, j] = r
-            e[i, j], w[i, j] = cheapest, weight
+            w[i, j] = w[i, j - 1] + p[j - 1] + q[j]
+            e[i, j], r = _best_root(e[i, i:j], e_columns[j, i + 1 : j + 1], w[i, j])
+            e_columns[j, i] = e[i, j]
+            root[i, j] = i + r
             known[i, j] = 1
         snapshot()
     probes.root[:] = root
+
+
+@njit
+def _best_root(left_costs, right_costs, weight):
+    """The least cost of a tree whose root splits its keys into a left and a right tree, and that root, from 0 on."""
+    cheapest, root = UNREACHABLE_COST, 0
+    for r in range(len(left_costs)):
+        cost = left_costs[r] + right_costs[r] + weight
+        if cost < cheapest:
+            cheapest, root = cost, r
+    return cheapest, root

@@ -12,7 +12,7 @@ from narkit.algorithms.compilation import permutations, run_loop, sample_loop
 from narkit.algorithms.instances import Distribution
 from narkit.data.batch import Arrays, Batch
 from narkit.errors import InstanceError
-from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name
+from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name, stage_of
 
 LONGEST_TRAINING_NEEDLE = 8
 FIRST_VALIDATION_STEP = 2**40  # of a stream: no training comes this far, so validation sets share no random numbers
@@ -153,15 +153,19 @@ def _raw_batch(entry: Algorithm, arrays: Arrays, lengths: np.ndarray) -> Batch:
 def transformed_batch(entry: Algorithm, arrays: Arrays, masks: Arrays, lengths: np.ndarray) -> Batch:
     """A transformed batch from arrays under their raw names, constant hints without an axis of steps, and from the
     first-node masks of permutations."""
-    stages: dict[Stage, Arrays] = {stage: {} for stage in Stage}
-    for name, probe in entry.spec.items():
-        if probe.constant:
-            stages[Stage.INPUT][input_name(name)] = arrays[name]
-            continue
-        stages[probe.stage][name] = arrays[name]
-        if first_mask_name(name) in masks:
-            stages[probe.stage][first_mask_name(name)] = masks[first_mask_name(name)]
-    return Batch.trusted(entry.name, stages[Stage.INPUT], stages[Stage.HINT], stages[Stage.OUTPUT], lengths, True)
+    named = {**arrays, **masks}
+    inputs, hints, outputs = ({name: named[source] for name, source in stage} for stage in _sources(entry))
+    return Batch.trusted(entry.name, inputs, hints, outputs, lengths, True)
+
+
+@functools.cache
+def _sources(entry: Algorithm) -> list[list[tuple[str, str]]]:
+    """For inputs, hints and outputs: the names of a transformed batch, each with the raw name that its array has."""
+    raw = {input_name(name) if probe.constant else name: name for name, probe in entry.spec.items()}
+    return [
+        [(name, raw.get(name, name)) for name in stage_of(entry.transformed_spec, stage)]
+        for stage in (Stage.INPUT, Stage.HINT, Stage.OUTPUT)
+    ]
 
 
 def _nodes_of_instance(entry: Algorithm, arguments: dict[str, np.ndarray]) -> int:
