@@ -55,8 +55,9 @@ class Programs:
         self._restore = _restorer(skeleton)
         clip = optax.clip_by_global_norm(config.gradient_clip) if config.gradient_clip else optax.identity()
         self._optimizer = optax.chain(clip, optax.adam(config.learning_rate))
-        self._jit_step = jax.jit(self._train_step, donate_argnums=0)
-        self._jit_predict = jax.jit(self._predict_all_seeds, static_argnums=2)
+        options = _compiler_options()
+        self._jit_step = jax.jit(self._train_step, donate_argnums=0, compiler_options=options)
+        self._jit_predict = jax.jit(self._predict_all_seeds, static_argnums=2, compiler_options=options)
         self._steps: dict[tuple, Callable] = {}
         self._predictions: dict[tuple, Callable] = {}
 
@@ -148,6 +149,11 @@ class Programs:
             return predictions.decode_outputs(spec, logits), loss, counts
 
         return jax.vmap(predict)(parameters)
+
+
+def _compiler_options() -> dict[str, str] | None:
+    """On a GPU XLA's own rewriting of softmaxes fails on TEAM where edges have a single scalar, as in the sorts."""
+    return {"xla_disable_hlo_passes": "triton-softmax-rewriter"} if jax.default_backend() == "gpu" else None
 
 
 def _shape_key(batch: DeviceBatch) -> tuple:
