@@ -15,10 +15,13 @@ BLOCKS = README.split("```")[1::2]  # what stands between fences
 SHELL = "".join(block for block in BLOCKS if block.startswith("\n"))
 
 
-def test_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {})
+def test_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    data, reasoners = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(data, "README.md", "exec"), {})
     assert capsys.readouterr().out.startswith("[[0 0 1]]")
+    exec(compile(reasoners, "README.md", "exec"), {})
+    scores, shape = capsys.readouterr().out.splitlines()
+    assert scores.startswith("{'pi': ") and shape == "(5, 5, 8)"
 
 
 @pytest.mark.parametrize("line", re.findall(r"^(?:\.venv/bin/)?(narkit .*)$", SHELL, re.MULTILINE))
