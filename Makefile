@@ -14,7 +14,7 @@ demo: $(STAMP)
 	$(VENV)/bin/narkit demo
 
 test: $(STAMP)
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .

@@ -1,6 +1,8 @@
 """What all tests share. Shapes and types of the models and kernels are checked at run time."""
 
+import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +14,19 @@ from jaxtyping import install_import_hook
 
 # Only these packages: the hook would break Numba's decorators.
 install_import_hook(["narkit.models", "narkit.kernels"], "beartype.beartype")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _release_programs() -> Iterator[None]:
+    """Lets go of compiled programs after each file: a process that keeps hundreds runs out of memory mappings."""
+    yield
+    release_programs()
+
+
+def release_programs() -> None:
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +62,7 @@ def _compare_with_reference(name: str, processor: str, case: dict) -> float:
         return sum(losses.values(), jnp.zeros(())), (outputs, hints)
 
     (loss, (outputs, hints)), gradient = run(reasoner)
+    release_programs()
     score = narkit.evaluate(name, decode_outputs(batch.spec, outputs), batch)["score"]
     largest = 0.0
     ours = {
