@@ -49,7 +49,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the paper's tables: a system, scored under the one selection rule that was fixed for it beforehand."""
+    """A column of the paper's tables: a system under the one selection rule that was fixed for it beforehand."""
 
     name: str  # as the paper's tables have it in `experiments/paper`
     label: str
