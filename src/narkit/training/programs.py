@@ -58,7 +58,7 @@ class Programs:
         options = _compiler_options()
         self._jit_step = jax.jit(self._train_step, donate_argnums=0, compiler_options=options)
         self._jit_predict = jax.jit(self._predict_all_seeds, static_argnums=2, compiler_options=options)
-        self._steps: dict[tuple, Callable] = {}
+        self._steps: dict[tuple, jax.stages.Compiled] = {}
         self._predictions: dict[tuple, Callable] = {}
 
     def initial_state(self) -> TrainState:
@@ -66,12 +66,13 @@ class Programs:
         optimizer = jax.vmap(self._optimizer.init)(parameters)
         return TrainState(parameters, optimizer, jnp.full(len(parameters), -1, jnp.int32))
 
-    def compile_step(self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"]) -> None:
+    def compile_step(self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"]) -> jax.stages.Compiled:
         """Compiles the training step for batches of this shape; later calls find it."""
         scalar = jax.ShapeDtypeStruct((), jnp.int32)
         key = _shape_key(batch)
         if key not in self._steps:
             self._steps[key] = self._jit_step.lower(state, batch, seeds, scalar, scalar).compile()
+        return self._steps[key]
 
     def compile_prediction(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Callable:
         """Compiles the prediction for batches of this shape and this many seeds; later calls find it."""
