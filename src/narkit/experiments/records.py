@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from narkit.errors import UnknownNameError
+from narkit.experiments.presets import SEEDS, preset
 from narkit.training.config import TrainConfig
 from narkit.training.run_directory import RECORD, RunDirectory, RunDirectoryError, plain_numbers, write_whole
 from narkit.training.trainer import Divergence, Point, Timings
@@ -20,10 +22,13 @@ from narkit.training.trainer import Divergence, Point, Timings
 if TYPE_CHECKING:
     from narkit.models.network import Reasoner
 
-FORMAT = 1
+FORMAT = 2
 
 SeedScores = dict[str, float]
-"""Scores of one seed: of every output, and under "score" their mean."""
+"""Scores of one seed: of every output, and under "score" their mean; or of every hint."""
+
+# Fields that differ between two runs of the same configuration on the same machine.
+INCIDENTAL = ("timings", "waiting_share", "compiling_share", "peak_memory", "measured", "finished_at")
 
 
 @dataclass(frozen=True)
@@ -35,17 +40,30 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """The file beside a record with the network of one seed: the best by validation, never by test."""
+
+    file: str
+    rule: str
+    seed: int
+    dtype: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """A finished run. Lists over seeds are in the order of `config.seeds`.
 
     `test` is algorithm -> selection rule -> scores per seed on the official test split; see
-    `narkit.training.selection` for the rules.
+    `narkit.training.selection` for the rules. `test_hints` has the same of every hint, where scalars have their mean
+    squared error. `preset` is the name of the preset that a sweep started from; its system is `config.processor`.
     """
 
     config: TrainConfig
     rules: list[str]
     selected: dict[str, Chosen]
     test: dict[str, dict[str, list[SeedScores]]]
+    test_hints: dict[str, dict[str, list[SeedScores]]]
     curve: list[Point]
     diverged: list[Divergence]
     steps: int  # that were trained; fewer than configured if all seeds diverged
@@ -56,7 +74,11 @@ class RunRecord:
     versions: dict[str, str]
     commit: str | None
     device: str
+    peak_memory: int | None  # most bytes in use on the device since the process began; None where it does not tell
+    measured: dict[str, bool]  # whether test, hints, and a peak of memory that is this run's own were measured
     finished_at: str
+    preset: str | None = None
+    weights: Weights | None = None
     format: int = FORMAT
     _directory: Path | None = field(default=None, repr=False, compare=False)
     _choices: Mapping[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
@@ -70,6 +92,20 @@ class RunRecord:
         if seed not in self.config.seeds:
             raise ValueError(f"seed: expected one that was trained, {list(self.config.seeds)}, got {seed}")
         row = self.config.seeds.index(seed)
+        if (
+            self._choices is None
+            and self._directory
+            and self.weights
+            and (self._directory / self.weights.file).exists()
+        ):
+            if (rule, seed) != (self.weights.rule, self.weights.seed):
+                raise ValueError(
+                    f"only the weights of seed {self.weights.seed} under rule {self.weights.rule!r} were kept in "
+                    f"{self.weights.file}; got seed {seed} and rule {rule!r}"
+                )
+            from narkit.models.serialization import load
+
+            return load(self._directory / self.weights.file)
         import jax.numpy as jnp
 
         return Programs(self.config).reasoner(jnp.asarray(self.choices()[rule][row]))
@@ -98,6 +134,7 @@ class RunRecord:
         values["selected"] = {rule: dataclasses.asdict(chosen) for rule, chosen in self.selected.items()}
         values["curve"] = [dataclasses.asdict(point) for point in self.curve]
         values["diverged"] = [dataclasses.asdict(divergence) for divergence in self.diverged]
+        values["weights"] = dataclasses.asdict(self.weights) if self.weights else None
         return plain_numbers({"format": self.format} | values)
 
     @classmethod
@@ -118,12 +155,17 @@ class RunRecord:
                 "curve": [Point(**point) for point in values["curve"]],
                 "diverged": [Divergence(**divergence) for divergence in values["diverged"]],
                 "timings": Timings(**values["timings"]),
+                "weights": Weights(**values["weights"]) if values["weights"] else None,
             }
         )
 
+    def result(self) -> dict[str, Any]:
+        """What must be the same whenever the same configuration runs on the same machine: all but times and memory."""
+        return {name: value for name, value in self.to_json().items() if name not in INCIDENTAL}
+
     def save(self, path: str | os.PathLike) -> None:
         """Writes the record as JSON, whole or not at all."""
-        write_whole(Path(path), json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n")
+        write_whole(Path(path), readable_json(self.to_json()))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> RunRecord:
@@ -136,9 +178,44 @@ class RunRecord:
             )
         try:
             record = cls.from_json(json.loads(file.read_text()))
-        except (ValueError, TypeError) as error:
+        except KeyError as error:
+            raise RunDirectoryError(f"{file}: a part of the record misses {error}") from None
+        except (ValueError, TypeError, AttributeError) as error:
             raise RunDirectoryError(f"{file}: {error}") from None
         return dataclasses.replace(record, _directory=file.parent)
+
+
+def readable_json(values: Any) -> str:
+    """JSON with a line for every list of plain values: a curve can be read, and its file stays small."""
+    text = json.dumps(values, indent=2, allow_nan=False)
+    # A string in JSON holds no line break, so what matches is a list.
+    lists = re.compile(r"\[\n([^\[\]{}]*)\n *\]")
+    return lists.sub(lambda found: "[" + re.sub(r" *\n *", " ", found[1]).strip() + "]", text) + "\n"
+
+
+def follows_preset(record: RunRecord, name: str) -> str | None:
+    """Why a record may not enter the tables of a preset; None if it may.
+
+    It must be of one algorithm, with the preset's configuration to the last option, only the processor being the
+    system's, and the number of seeds that the tables stand on.
+    """
+    config = record.config
+    if len(config.algorithms) != 1:
+        return f"expected one algorithm, got {', '.join(config.algorithms)}"
+    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=config.seeds).to_json()
+    here = config.to_json()
+    differing = [
+        f"{option} is {here[option]!r}, not {wanted[option]!r}" for option in wanted if here[option] != wanted[option]
+    ]
+    if differing:
+        return f"expected the options of the preset {name}: {'; '.join(differing)}"
+    if len(config.seeds) != SEEDS:
+        return f"expected {SEEDS} seeds, got {len(config.seeds)}"
+    if record.steps != config.steps and len(record.diverged) < len(config.seeds):
+        return f"expected {config.steps} steps, got {record.steps}"
+    if config.algorithms[0] not in record.test:
+        return "expected scores on the official test split, got none"
+    return None
 
 
 def selected_parameters(directory: RunDirectory) -> dict[str, np.ndarray]:

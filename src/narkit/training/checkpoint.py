@@ -26,6 +26,10 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be read or written. What was good before still is."""
 
 
+class CheckpointWriteError(CheckpointError):
+    """Something could not be written, most often for want of room. The run can go on once there is some."""
+
+
 class Checkpoints:
     """The checkpoints in a folder, by step.
 
@@ -63,7 +67,7 @@ class Checkpoints:
         except Exception as error:  # Orbax and TensorStore wrap what the system reports in errors of many kinds
             last = self.steps()[-1:]
             good = f"the last good state, of step {last[0]}, is intact" if last else "none had been written before"
-            raise CheckpointError(
+            raise CheckpointWriteError(
                 f"the checkpoint of step {step} could not be written to {self.folder}: {_brief(error)}; {good}. "
                 "Make room or repair the disk, and resume"
             ) from error

@@ -1,10 +1,12 @@
-"""Ctrl-C and SIGTERM end a run after the step in hand, so that it can be saved first."""
+"""Ctrl-C, SIGTERM and the end of a budget end a run after the step in hand, so that it can be saved first."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 
@@ -16,23 +18,32 @@ class Interrupted(KeyboardInterrupt):
         self.signal_number = signal_number
 
 
-class Interruption:
-    """Whether somebody has asked the process to stop."""
+class OutOfTime(Exception):
+    """A run that has stopped because its time was up."""
 
-    def __init__(self) -> None:
+
+class Interruption:
+    """Whether a run should stop: somebody has asked the process to, or its time is up."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
         self.signal_number: int | None = None
+        self.deadline = time.monotonic() + seconds
 
     def __bool__(self) -> bool:
-        return self.signal_number is not None
+        return self.signal_number is not None or time.monotonic() >= self.deadline
+
+    def error(self, message: str) -> BaseException:
+        """What to raise once everything is saved."""
+        return OutOfTime(message) if self.signal_number is None else Interrupted(message, self.signal_number)
 
 
 @contextlib.contextmanager
-def interruption() -> Iterator[Interruption]:
-    """Notes the first signal instead of ending at once; a second one ends at once.
+def interruption(seconds: float = math.inf) -> Iterator[Interruption]:
+    """Notes the first signal instead of ending at once, and when so many seconds are over; a second signal ends at once.
 
-    Outside the main thread Python has no signals, and nothing changes.
+    Outside the main thread Python has no signals, and only time counts.
     """
-    asked = Interruption()
+    asked = Interruption(seconds)
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -13,9 +15,10 @@ import numpy as np
 from narkit.benchmarking import machine
 from narkit.experiments.records import Chosen, RunRecord
 from narkit.training import selection
-from narkit.training.checkpoint import CheckpointError, Checkpoints
+from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
-from narkit.training.interruption import Interrupted, Interruption, interruption
+from narkit.training.evaluation import Scores
+from narkit.training.interruption import Interruption, interruption
 from narkit.training.run_directory import RunDirectory
 from narkit.training.trainer import StoppedTraining, Trainer
 
@@ -58,21 +61,44 @@ def train(
     - `save_every`: seconds between checkpoints, at least. They are written after validations, at the end, and before
       a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
     """
-    _keep_compiled_programs()
+    keep_compiled_programs()
+    make_trainer = functools.partial(Trainer, config, threads=threads or default_threads())
+    with interruption() as asked:
+        return train_until(asked, config, make_trainer, out, observer=observer, save_every=save_every)
+
+
+def default_threads() -> int:
+    return min(8, os.cpu_count() or 1)
+
+
+def train_until(
+    asked: Interruption,
+    config: TrainConfig,
+    make_trainer: Callable[[], Trainer],
+    out: str | os.PathLike | None = None,
+    *,
+    observer: Observer | None = None,
+    save_every: float = 30.0,
+) -> RunRecord:
+    """`train` until `asked` says to stop, which ends in `Interrupted` after a signal and in `OutOfTime` otherwise.
+
+    `make_trainer` gives a new trainer, whose programs may have been compiled before; it is not called if the folder
+    has a record, or cannot be used.
+    """
     observer = observer or Observer()
-    threads = threads or min(8, os.cpu_count() or 1)
     if out is None:
-        with interruption() as asked:
-            return _Run(config, None, observer, threads, save_every, asked).complete()
+        return _Run(make_trainer(), None, observer, save_every, asked).complete()
     directory = RunDirectory(out)
-    with interruption() as asked, directory.locked():
+    with directory.locked():
         try:
             directory.create(config)
             if directory.record.exists():
                 return RunRecord.load(directory.folder)
-            return _Run(config, directory, observer, threads, save_every, asked).complete()
+            return _Run(make_trainer(), directory, observer, save_every, asked).complete()
         except OSError as error:
-            raise CheckpointError(f"{out}: could not be written ({error}); the last checkpoint is intact") from error
+            raise CheckpointWriteError(
+                f"{out}: could not be written ({error}); the last checkpoint is intact"
+            ) from error
 
 
 class _Run:
@@ -80,20 +106,19 @@ class _Run:
 
     def __init__(
         self,
-        config: TrainConfig,
+        trainer: Trainer,
         directory: RunDirectory | None,
         observer: Observer,
-        threads: int,
         save_every: float,
         asked: Interruption,
     ):
-        self.config, self.directory, self.observer = config, directory, observer
+        self.config, self.directory, self.observer = trainer.config, directory, observer
         self.save_every, self.asked = save_every, asked
-        self.trainer = Trainer(
-            config, on_point=self._on_point, on_step=observer.step, should_stop=lambda: bool(asked), threads=threads
-        )
+        self.trainer = trainer
+        trainer.tell(on_point=self._on_point, on_step=observer.step, should_stop=lambda: bool(asked))
         self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
         self.saved_at = time.perf_counter()
+        self.peak_before = peak_memory()
 
     def complete(self) -> RunRecord:
         try:
@@ -103,8 +128,7 @@ class _Run:
             self._save()
             step = self.trainer.progress.step
             kept = f"saved in {self.directory.folder}" if self.directory else "nothing was kept: no folder was given"
-            assert self.asked.signal_number is not None
-            raise Interrupted(f"stopped at step {step}; {kept}", self.asked.signal_number) from None
+            raise self.asked.error(f"stopped at step {step}; {kept}") from None
         finally:
             if self.checkpoints:
                 self.checkpoints.close()
@@ -128,11 +152,8 @@ class _Run:
         test = {}
         if self.config.test:
             self.observer.testing(trainer)
-            test = {
-                algorithm: {rule: [scores.outputs for scores in seeds] for rule, seeds in rules.items()}
-                for algorithm, rules in trainer.test().items()
-            }
-        record = make_record(trainer, test, self.directory.folder if self.directory else None)
+            test = trainer.test()
+        record = make_record(trainer, test, self.directory.folder if self.directory else None, self.peak_before)
         if self.directory:
             record.save(self.directory.record)
         return record
@@ -153,8 +174,21 @@ class _Run:
         self.trainer.progress.timings.saving += self.saved_at - began
 
 
-def make_record(trainer: Trainer, test: dict, directory: Path | None) -> RunRecord:
-    """The record of a finished run."""
+def make_record(
+    trainer: Trainer,
+    test: dict[str, dict[str, list[Scores]]],
+    directory: Path | None = None,
+    peak_before: int | None = None,
+) -> RunRecord:
+    """The record of a finished run; `peak_before` is the peak of memory when it began."""
+    outputs, hints = (
+        {
+            algorithm: {rule: [getattr(scores, part) for scores in seeds] for rule, seeds in rules.items()}
+            for algorithm, rules in test.items()
+        }
+        for part in ("outputs", "hints")
+    )
+    peak = peak_memory()
     timings, chosen = trainer.progress.timings, trainer.selection
     total = timings.compiling + timings.training + timings.validating + timings.saving + timings.testing
     device = jax.devices()[0]
@@ -163,7 +197,8 @@ def make_record(trainer: Trainer, test: dict, directory: Path | None) -> RunReco
         config=trainer.config,
         rules=selection.rules(trainer.config),
         selected={rule: Chosen(chosen.steps[rule], chosen.scores[rule]) for rule in chosen.parameters},
-        test=test,
+        test=outputs,
+        test_hints=hints,
         curve=trainer.progress.curve,
         diverged=trainer.diverged,
         steps=trainer.progress.step,
@@ -174,13 +209,25 @@ def make_record(trainer: Trainer, test: dict, directory: Path | None) -> RunReco
         versions=machine.versions(*PACKAGES),
         commit=None if commit == "unknown" else commit,
         device=machine.cpu_model() if device.platform == "cpu" else device.device_kind,
+        peak_memory=peak,
+        measured={
+            "test": bool(outputs),
+            "test_hints": any(scores for rules in hints.values() for seeds in rules.values() for scores in seeds),
+            "peak_memory": peak is not None and (peak_before is None or peak > peak_before),
+        },
         finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         _directory=directory,
         _choices={rule: np.asarray(values) for rule, values in chosen.parameters.items()},
     )
 
 
-def _keep_compiled_programs() -> None:
+def peak_memory() -> int | None:
+    """The most bytes that were in use on the device since the process began, where the device counts them."""
+    statistics = jax.local_devices()[0].memory_stats()
+    return (statistics or {}).get("peak_bytes_in_use")
+
+
+def keep_compiled_programs() -> None:
     """Turns JAX's persistent cache on, unless the user has set it up already."""
     if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

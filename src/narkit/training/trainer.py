@@ -47,6 +47,7 @@ class Timings:
     saving: float = 0.0
     testing: float = 0.0
     compiled_programs: int = 0
+    compiling_ahead: float = 0.0  # while another run trained; not part of `compiling`, which this run waited for
 
 
 @dataclass
@@ -105,10 +106,21 @@ class Trainer:
         self.selection = Selection.start(config, self.state.parameters)
         self.latest_loss = np.full(len(config.seeds), np.nan)
         self._seeds = jnp.asarray(config.seeds, jnp.uint32)
-        self._on_point, self._on_step, self._should_stop = on_point, on_step, should_stop
         self._threads = threads
+        self._prepared = False
+        self.tell(on_point=on_point, on_step=on_step, should_stop=should_stop)
         self._validation_sets: dict[str, list[EvaluationSet]] = {}
         self._losses: list[jax.Array | np.ndarray] = []  # of the steps since the last validation
+
+    def tell(
+        self,
+        *,
+        on_point: Callable[[Trainer], None],
+        on_step: Callable[[Trainer], None],
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """Changes whom it tells and asks."""
+        self._on_point, self._on_step, self._should_stop = on_point, on_step, should_stop
 
     @property
     def finished(self) -> bool:
@@ -129,7 +141,9 @@ class Trainer:
         return found
 
     def prepare(self) -> None:
-        """Makes the validation sets and compiles every program, several at a time."""
+        """Makes the validation sets and compiles every program, several at a time. A second time does nothing."""
+        if self._prepared:
+            return
         start = time.perf_counter()
         self.feed.measure()
         self._validation_sets = {
@@ -147,8 +161,12 @@ class Trainer:
             for evaluation in sets:
                 part = evaluation.kept_parts[0]
                 jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part))
+        for name in self.config.algorithms if self.config.test else ():
+            part = next(self._test_set(name).parts())
+            jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part, with_hints=True))
         with ThreadPoolExecutor(max(1, self._threads)) as pool:
             list(pool.map(lambda job: None if self._should_stop() else job(), jobs))
+        self._prepared = not self._should_stop()
         self.progress.timings.compiled_programs += len(jobs)
         self.progress.timings.compiling += time.perf_counter() - start
 
@@ -212,7 +230,7 @@ class Trainer:
         chosen = {rule: np.asarray(values) for rule, values in self.selection.parameters.items()}
         results: dict[str, dict[str, list[Scores]]] = {}
         for name in self.config.algorithms:
-            test = EvaluationSet.of(load_split(name, "test"), TEST_PART)
+            test = self._test_set(name)
             results[name] = {}
             for rules, parameters in distinct_rows(chosen):
                 if self._should_stop():
@@ -220,6 +238,9 @@ class Trainer:
                 results[name] |= dict.fromkeys(rules, test.scores(self.programs, jnp.asarray(parameters)))
         self.progress.timings.testing += time.perf_counter() - began
         return results
+
+    def _test_set(self, name: str) -> EvaluationSet:
+        return EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
 
     def snapshot(self) -> Snapshot:
         """The run as it is now."""
@@ -243,9 +264,10 @@ class Trainer:
         chosen = snapshot.arrays["selection"]
         parameters = {rule: jnp.asarray(chosen[rule]) for rule in self.selection.parameters}
         self.selection = Selection(parameters, **progress["selection"])
-        self.progress = Progress(
-            progress["step"], [Point(**point) for point in progress["curve"]], Timings(**progress["timings"])
-        )
+        timings = Timings(**progress["timings"])
+        timings.compiling_ahead += self.progress.timings.compiling_ahead  # programs that wait for this run
+        timings.compiled_programs += self.progress.timings.compiled_programs
+        self.progress = Progress(progress["step"], [Point(**point) for point in progress["curve"]], timings)
         dtype = self.state.parameters.dtype
         self._losses = [np.asarray(loss, dtype) for loss in progress["losses_since_validation"]]
 
