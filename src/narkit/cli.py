@@ -51,7 +51,11 @@ data_app = typer.Typer(
 bench_app = typer.Typer(
     no_args_is_help=True,
     help="Measure how fast narkit is.",
-    epilog=_examples("narkit bench data", "narkit bench data --algorithms bfs,dijkstra --sizes 16"),
+    epilog=_examples(
+        "narkit bench data",
+        "narkit bench data --algorithms bfs,dijkstra --sizes 16",
+        "narkit bench train --algorithm bfs --sizes 16",
+    ),
 )
 app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
@@ -193,6 +197,72 @@ def bench_data(
         data.write(out.with_suffix(".md"), data.as_markdown(record))
     if json is not None:
         data.write(json, data.as_json(record))
+
+
+@bench_app.command(
+    "train",
+    epilog=_examples(
+        "narkit bench train",
+        "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
+        "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --append",
+    ),
+)
+def bench_train(
+    algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
+    processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
+    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
+    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
+    hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
+    out: Annotated[Path, typer.Option(help="Where the record goes.")] = Path("benchmarks/train.json"),
+    profile: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Measure TEAM written out in plain JAX, too.")] = False,
+    every_algorithm: Annotated[
+        bool,
+        typer.Option("--every-algorithm", help="All algorithms, with validation and test: projects the whole column."),
+    ] = False,
+    evaluation: Annotated[bool, typer.Option(help="With --every-algorithm: time validation and test.")] = True,
+    budget: Annotated[float | None, typer.Option(min=0.0, help="Stop cleanly after so many seconds.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="Keep what OUT has already, and go on.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="That compile.", show_default="one per core")] = None,
+) -> None:
+    """Kernels per processor step, times, compilations and memory of training steps, forward + backward + Adam."""
+    import dataclasses
+
+    from rich.console import Console
+
+    from narkit.benchmarking.train import Options
+    from narkit.commands import bench_train as command
+    from narkit.commands.train import mistakes
+    from narkit.models.processors import PROCESSORS
+
+    names = comma_separated_algorithms(None if every_algorithm else algorithm)
+    processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
+    options = Options(
+        algorithms=tuple(names),
+        processors=tuple(processors),
+        sizes=tuple(comma_separated_sizes(sizes)),
+        num_seeds=seeds,
+        steps=steps,
+        hidden_size=hidden_size,
+        batch_size=batch_size,
+        plain=plain,
+        evaluation=every_algorithm and evaluation,
+        budget=budget,
+    )
+    if threads is not None:
+        options = dataclasses.replace(options, threads=threads)
+    if every_algorithm:
+        together = max(1, options.threads // (len(options.sizes) + 3 * options.evaluation))
+        options = dataclasses.replace(options, together=together)
+    with mistakes():
+        for name in names:
+            options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
+    with plain_errors("--out"):
+        command.run(Console(), options, out, append, profile)
 
 
 @app.command(

@@ -1,0 +1,278 @@
+"""`narkit bench train`: what a training step costs, counted and timed, for each algorithm, processor and size."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from narkit.algorithms import ALGORITHMS
+from narkit.benchmarking import machine
+from narkit.benchmarking.programs_of_step import Job, Prepared, compile_together, count_launches, prepare, program_bytes
+from narkit.benchmarking.projection import project
+from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, paths_taken, rows
+from narkit.benchmarking.train_record import Cell, Failure, Record
+from narkit.training.config import TrainConfig
+from narkit.training.feed import Feed, Meal
+from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD
+
+PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "numpy", "numba")
+DATA_THREADS = 4  # as many as the trainer has by default
+REPEATS = 5  # of the two runs that tell the loop from what is around it
+MANY_STEPS = 64  # of the longer one of them
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is to be measured."""
+
+    algorithms: tuple[str, ...]
+    processors: tuple[str, ...] = ("team", "triplet_gmpnn")
+    sizes: tuple[int, ...] = (4, 7, 11, 13, 16)
+    num_seeds: int = 5
+    steps: int = 50
+    hidden_size: int = 128
+    batch_size: int = 32
+    plain: bool = False
+    evaluation: bool = False  # time validation and test, too
+    threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
+    together: int = 1  # of how many algorithms programs are compiled at the same time
+    budget: float | None = None  # seconds
+
+    def config(self, processor: str, algorithm: str) -> TrainConfig:
+        return TrainConfig(
+            (algorithm,),
+            processor,
+            hidden_size=self.hidden_size,
+            seeds=tuple(range(self.num_seeds)),
+            sizes=self.sizes,
+            batch_size=self.batch_size,
+        )
+
+    def sizes_of(self, algorithm: str) -> tuple[int, ...]:
+        """The sizes that differ: some algorithms are always trained at the largest."""
+        return (max(self.sizes),) if ALGORITHMS[algorithm].training_size_is_fixed else self.sizes
+
+
+def new_record(options: Options) -> Record:
+    return Record(
+        device=jax.devices()[0].device_kind,
+        backend=jax.default_backend(),
+        cpu=machine.cpu_model(),
+        hidden_size=options.hidden_size,
+        batch_size=options.batch_size,
+        num_seeds=options.num_seeds,
+        sizes=list(options.sizes),
+        compilation_cache=jax.config.jax_compilation_cache_dir is not None,  # type: ignore[attr-defined]
+        versions=machine.versions(*PACKAGES),
+        commit=machine.commit(),
+        date=_today(),
+    )
+
+
+def _today() -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def measure(
+    options: Options, record: Record, tell: Callable[[str], None], save: Callable[[], None]
+) -> Iterator[Prepared]:
+    """Measures everything that the record does not have yet, and saves it after every algorithm.
+
+    Yields each subject after it was measured, for who wants to look closer at it. Ends early when the budget is spent.
+    """
+    start = time.perf_counter()
+
+    def is_over() -> bool:
+        return options.budget is not None and time.perf_counter() - start > options.budget
+
+    for group in _groups(_wanted(options, record), options.together):
+        if is_over():
+            return
+        tell("compiling " + ", ".join(f"{algorithm} ({processor})" for _, processor, algorithm in group))
+        prepared = []
+        for kind, processor, algorithm in group:
+            record.forget(kind.implementation, processor, algorithm)
+            subject = kind(options.config(processor, algorithm))
+            prepared.append(prepare(subject, options.sizes_of(algorithm), options.evaluation))
+        steps = warm_up(options.steps) + options.steps
+        compilations = compile_together(prepared, steps, options.threads, is_over)
+        for one, compilation in zip(prepared, compilations, strict=True):
+            _measure_subject(options, record, one, tell, is_over)
+            record.compilations.append(compilation)
+            save()
+            yield one
+    record.complete = not is_over()
+    save()
+
+
+def _wanted(options: Options, record: Record) -> list[tuple[type[NarkitSubject | PlainSubject], str, str]]:
+    """What is to be measured: each as (implementation, processor, algorithm)."""
+    wanted = []
+    for processor in options.processors:
+        kinds = [NarkitSubject, PlainSubject] if options.plain and processor == "team" else [NarkitSubject]
+        for algorithm in options.algorithms:
+            sizes = options.sizes_of(algorithm)
+            wanted += [
+                (kind, processor, algorithm)
+                for kind in kinds
+                if not record.has(kind.implementation, processor, algorithm, sizes)
+            ]
+    return wanted
+
+
+def _groups(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _measure_subject(
+    options: Options,
+    record: Record,
+    prepared: Prepared,
+    tell: Callable[[str], None],
+    is_over: Callable[[], bool],
+) -> None:
+    """Measures every size. What fails is noted and does not cost the measurements of the others."""
+    subject = prepared.subject
+    config = subject.config
+    name = config.algorithms[0]
+
+    def failed(size: int, error: Exception) -> None:
+        lines = str(error).strip().splitlines() or [""]
+        message = f"{type(error).__name__}: {lines[0]}"[:500]
+        record.failures.append(Failure(subject.implementation, config.processor, name, size, message))
+
+    for job in prepared.jobs:
+        if is_over():
+            return
+        tell(f"{name}, {config.processor} ({subject.implementation}), n = {job.size}")
+        try:
+            if job.error is not None:
+                raise job.error
+            record.cells.append(measure_cell(subject, job, options.steps))
+        except Exception as error:
+            failed(job.size, error)
+    if prepared.evaluations is not None and not is_over():
+        tell(f"{name}, {config.processor}: validation and test")
+        try:
+            if prepared.evaluation_error is not None:
+                raise prepared.evaluation_error
+            record.evaluations.append(prepared.evaluations.timed())
+        except Exception as error:
+            failed(0, error)
+
+
+def warm_up(steps: int) -> int:
+    """Steps before the measured ones: until what was made ahead of the first is used up, and the pipeline is full."""
+    return min(LOOK_AHEAD + IN_FLIGHT, max(steps, 2))
+
+
+def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
+    """Times the steps of one size and looks at their program."""
+    assert job.meal is not None
+    loop, outside = _around_the_loop(subject, job.meal)
+    run = pipelined(subject, job.feed, steps)
+    config = subject.config
+    algorithm = config.algorithms[0]
+    return Cell(
+        implementation=subject.implementation,
+        processor=config.processor,
+        algorithm=algorithm,
+        size=job.size,
+        num_nodes=job.meal.batch.num_nodes,
+        steps=steps,
+        processor_steps=statistics.mean(run.processor_steps),
+        step_ms=1e3 * statistics.median(run.seconds),
+        step_ms_mean=1e3 * statistics.mean(run.seconds),
+        processor_step_ms=1e3 * statistics.median(s / n for s, n in zip(run.seconds, run.processor_steps, strict=True)),
+        processor_step_ms_mean=1e3 * sum(run.seconds) / sum(run.processor_steps),
+        loop_ms=loop,
+        outside_ms=outside,
+        waiting_share=run.waiting / sum(run.seconds),
+        launches=count_launches(job.programs[0]),
+        compile_seconds=job.seconds,
+        program_bytes=program_bytes(job.programs),
+        peak_bytes=(jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
+        paths=(
+            paths_taken(algorithm, config.processor, job.meal.batch.num_nodes)
+            if isinstance(subject, NarkitSubject)
+            else {"all": "plain"}
+        ),
+        commit=machine.commit(),
+        date=_today(),
+    )
+
+
+@dataclass
+class Run:
+    """The measured steps: seconds from the end of the step before to the end of each, and where they went."""
+
+    seconds: list[float]
+    processor_steps: list[int]
+    waiting: float
+
+
+def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
+    """Steps as the trainer takes them: data made ahead on threads, several steps in flight, none waited for at once."""
+    warm = warm_up(steps)
+    in_flight: deque[jax.Array] = deque()
+    ends, processor_steps, waiting = [], [], []
+    with feed.ahead(0, LOOK_AHEAD, DATA_THREADS) as meals:
+        for step in range(warm + steps):
+            asked = time.perf_counter()
+            meal = next(meals)
+            waiting.append(time.perf_counter() - asked)
+            processor_steps.append(subject.processor_steps(meal))
+            in_flight.append(subject.run(meal, step))
+            if len(in_flight) > IN_FLIGHT:
+                np.asarray(in_flight.popleft())
+                ends.append(time.perf_counter())
+        while in_flight:
+            np.asarray(in_flight.popleft())
+            ends.append(time.perf_counter())
+    seconds = [end - before for before, end in zip(ends[warm - 1 :], ends[warm:], strict=False)]
+    return Run(seconds, processor_steps[warm:], sum(waiting[warm:]))
+
+
+def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float | None]:
+    """What one more processor step costs, and what is left: from the same program with few and with many steps."""
+    few, many = 1, min(rows(meal), MANY_STEPS)
+    if many < 3 or not isinstance(subject, NarkitSubject):
+        return None, None
+
+    def timed(num_steps: int) -> float:
+        times = []
+        for _ in range(REPEATS + 1):  # the first warms up
+            start = time.perf_counter()
+            subject.run(meal, 0, num_steps).block_until_ready()
+            times.append(time.perf_counter() - start)
+        return 1e3 * statistics.median(times[1:])
+
+    short, long = timed(few), timed(many)
+    slope = (long - short) / (many - few)
+    return slope, short - few * slope
+
+
+def as_json(record: Record) -> str:
+    """The record with what follows from it."""
+    found = {name: project(record, name) for name in record.processors}
+    projections = {name: asdict(projection) for name, projection in found.items() if projection is not None}
+    return json.dumps({**asdict(record), "projections": projections}, indent=1) + "\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Replaces a file as a whole, so that it is never half written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    part.replace(path)

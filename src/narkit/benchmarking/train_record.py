@@ -1,0 +1,133 @@
+"""What `narkit bench train` stores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass
+class Cell:
+    """One algorithm at one size. Times are in milliseconds."""
+
+    implementation: str
+    processor: str
+    algorithm: str
+    size: int
+    num_nodes: int
+    steps: int
+    processor_steps: float  # per training step, mean
+    step_ms: float  # a training step, median
+    step_ms_mean: float  # the whole run, divided by its steps
+    processor_step_ms: float  # a training step divided by its processor steps, median
+    processor_step_ms_mean: float
+    loop_ms: float | None  # what one more processor step costs
+    outside_ms: float | None  # what a training step costs beside its processor steps
+    waiting_share: float  # of the time, for data
+    launches: dict[str, dict[str, int]] | None  # forward, backward, outside -> kind -> number; None: not counted
+    compile_seconds: list[float]  # of each program
+    program_bytes: int | None  # what the largest program needs
+    peak_bytes: int | None  # of the device so far in this process; None: the device does not say
+    paths: dict[str, str]
+    commit: str
+    date: str
+
+    @property
+    def place(self) -> tuple[str, str, str, int]:
+        return self.implementation, self.processor, self.algorithm, self.size
+
+    def launched(self, where: str) -> int | None:
+        return None if self.launches is None else sum(self.launches[where].values())
+
+
+@dataclass
+class Failure:
+    """A program that could not be compiled or run."""
+
+    implementation: str
+    processor: str
+    algorithm: str
+    size: int
+    error: str
+
+
+@dataclass
+class Compilation:
+    """The programs of one algorithm, compiled on several threads."""
+
+    implementation: str
+    processor: str
+    algorithm: str
+    programs: int
+    seconds: float  # the wall's, shared out among algorithms that were compiled together
+    threads: int
+    program_seconds: list[float]  # each program's own, in turn with others on the same threads
+
+
+@dataclass
+class Evaluation:
+    """How long one validation on all sets takes, and one pass over the official test split."""
+
+    processor: str
+    algorithm: str
+    validation_seconds: float
+    test_seconds: float
+
+
+@dataclass
+class Record:
+    """A whole run with what is needed to judge it."""
+
+    device: str
+    backend: str
+    cpu: str
+    hidden_size: int
+    batch_size: int
+    num_seeds: int
+    sizes: list[int]
+    compilation_cache: bool
+    versions: dict[str, str]
+    commit: str
+    date: str
+    complete: bool = False
+    cells: list[Cell] = field(default_factory=list)
+    compilations: list[Compilation] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    schema: int = SCHEMA
+
+    def has(self, implementation: str, processor: str, algorithm: str, sizes: Iterable[int]) -> bool:
+        places = {cell.place for cell in self.cells}
+        return all((implementation, processor, algorithm, size) in places for size in sizes)
+
+    def forget(self, implementation: str, processor: str, algorithm: str) -> None:
+        """Drops what is known of an algorithm, before it is measured anew."""
+
+        def other(entry: Cell | Compilation | Failure) -> bool:
+            return (entry.implementation, entry.processor, entry.algorithm) != (implementation, processor, algorithm)
+
+        self.cells = [cell for cell in self.cells if other(cell)]
+        self.compilations = [compilation for compilation in self.compilations if other(compilation)]
+        self.failures = [failure for failure in self.failures if other(failure)]
+        self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
+
+    @property
+    def processors(self) -> list[str]:
+        return list(dict.fromkeys(cell.processor for cell in self.cells))
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        content: dict[str, Any] = json.loads(text)
+        if content.get("schema") != SCHEMA:
+            found = content.get("schema")
+            raise ValueError(f"expected a record of `narkit bench train` with schema {SCHEMA}, got {found}")
+        kinds = {"cells": Cell, "compilations": Compilation, "evaluations": Evaluation, "failures": Failure}
+        known = {f.name for f in fields(cls)}
+        values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
+        for name, kind in kinds.items():
+            values[name] = [kind(**entry) for entry in content[name]]
+        return cls(**values)

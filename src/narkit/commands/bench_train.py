@@ -1,0 +1,72 @@
+"""`narkit bench train`: runs the measurements, shows and stores them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from narkit.benchmarking import profiling, train, train_report
+from narkit.benchmarking.programs_of_step import Prepared
+from narkit.benchmarking.train_record import Record
+
+
+class IncompatibleRecord(OSError):
+    """A stored record cannot be continued by what was asked for."""
+
+
+def run(console: Console, options: train.Options, out: Path, append: bool, profile: Path | None) -> Record:
+    """Measures, prints and stores; with `profile` also traces each network at its largest size."""
+    record = _start(options, out, append)
+    progress = Console(stderr=True)
+
+    def save() -> None:
+        train.write(out, train.as_json(record))
+
+    def tell(text: str) -> None:
+        progress.print(text, style="dim", highlight=False, soft_wrap=True)
+
+    for prepared in train.measure(options, record, tell, save):
+        if profile is not None:
+            _trace(console, prepared, profile)
+    save()
+    train_report.print_record(console, record)
+    console.print(f"stored: {out}", highlight=False, soft_wrap=True)
+    return record
+
+
+def _start(options: train.Options, out: Path, append: bool) -> Record:
+    fresh = train.new_record(options)
+    if not append or not out.exists():
+        return fresh
+    try:
+        known = Record.from_json(out.read_text())
+    except (ValueError, KeyError, TypeError) as error:
+        raise IncompatibleRecord(f"{out} cannot be continued: {error}; leave out --append to replace it") from None
+    for name in ("device", "hidden_size", "batch_size", "num_seeds", "sizes"):
+        theirs, ours = getattr(known, name), getattr(fresh, name)
+        if theirs != ours:
+            raise IncompatibleRecord(
+                f"{out} was measured with {name} {theirs}, this would be {ours}; give another --out, or leave out "
+                "--append to replace it"
+            )
+    known.complete = False
+    known.versions, known.commit, known.date = fresh.versions, fresh.commit, fresh.date
+    return known
+
+
+def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
+    config = prepared.subject.config
+    jobs = [job for job in prepared.jobs if job.meal is not None]
+    if not jobs:
+        return
+    job = max(jobs, key=lambda job: job.size)
+    title = f"{config.algorithms[0]}, {config.processor} ({prepared.subject.implementation}), n = {job.size}"
+    name = "-".join([config.algorithms[0], config.processor, prepared.subject.implementation, str(job.size)])
+    trace = profiling.trace(prepared, job, folder / name.replace(" ", "-"))
+    try:
+        kernels = profiling.longest_kernels(trace.folder)
+    except (RuntimeError, ValueError) as error:
+        console.print(f"{title}: trace in {trace.folder}, not summarised: {error}", soft_wrap=True, highlight=False)
+        return
+    train_report.print_longest(console, title, trace, kernels)
