@@ -38,9 +38,7 @@ def trace(prepared: Prepared, job: Job, folder: Path) -> Trace:
     subject.run(meals[0], 0).block_until_ready()
     folder.mkdir(parents=True, exist_ok=True)
     with jax.profiler.trace(str(folder)):
-        for step, meal in enumerate(meals):
-            losses = subject.run(meal, step)
-        losses.block_until_ready()
+        jax.block_until_ready([subject.run(meal, step) for step, meal in enumerate(meals)])
     return Trace(folder, sum(subject.processor_steps(meal) for meal in meals))
 
 
