@@ -40,6 +40,7 @@ app = typer.Typer(
         "narkit --import my_algorithms data show gnome_sort",
         "narkit train --algorithm bfs --preset quick",
         "narkit eval runs/bfs-team-quick --size 32",
+        "narkit report results/ --out report/",
         "narkit demo",
     ),
 )
@@ -349,6 +350,48 @@ def evaluate(
     if json is not None:
         with plain_errors("--json"):
             command.save_json(evaluations, json)
+
+
+@app.command(
+    "report",
+    epilog=_examples(
+        "narkit report results/ --out report/",
+        "narkit report results/ --readme README.md --reproduction docs/reproduction.md",
+        "narkit report results/ --readme README.md --reproduction docs/reproduction.md --check",
+    ),
+)
+def report(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="The folder that `narkit sweep` wrote.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for tables, figures and the page index.html.", show_default="report")
+    ] = None,
+    readme: Annotated[Path | None, typer.Option(help="Bring this document's results and figures up to date.")] = None,
+    reproduction: Annotated[
+        Path | None, typer.Option(help="Bring this document's comparison with the paper up to date.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit with 1 if a document does not follow from the records.")
+    ] = False,
+    preset: Annotated[str, typer.Option(help="Whose records to read: RESULTS/PRESET/SYSTEM/ALGORITHM.json.")] = "paper",
+    validation: Annotated[str, typer.Option(help="The validation set of the learning curves.")] = "ood",
+    empty: Annotated[bool, typer.Option("--empty", help="Also without any record: all is shown as not run.")] = False,
+) -> None:
+    """The paper's tables and figures from records, each value beside the paper's; and the documents that show them."""
+    from narkit.commands import report as command
+    from narkit.experiments.grid import read_grid
+
+    if check and out is None and readme is None and reproduction is None:
+        raise typer.BadParameter("expected --readme or --reproduction with it", param_hint="--check")
+    with command.clear_errors():
+        grid = read_grid(results, preset, empty=empty)
+        if check:
+            problems = command.outdated(grid, readme, reproduction)
+            for problem in problems:
+                typer.echo(problem)
+            raise typer.Exit(1 if problems else 0)
+        written = command.write(grid, out, readme, reproduction, validation)
+    for line in command.summary(grid, written):
+        typer.echo(line)
 
 
 @app.command("demo", epilog=_examples("narkit demo", "narkit demo --seed 1 --out pictures"))

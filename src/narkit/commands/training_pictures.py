@@ -43,6 +43,11 @@ def attention(reasoner: Reasoner, batch: Batch) -> np.ndarray:
 
 
 def save_attention(reasoner: Reasoner, batch: Batch, path: Path) -> None:
+    """Draws the attention of a TEAM reasoner on the first instance of a raw batch and writes the picture."""
+    draw_attention(reasoner, batch).savefig(path, dpi=150)
+
+
+def draw_attention(reasoner: Reasoner, batch: Batch) -> Figure:
     """The instance, for every pair of nodes the third node that counts most, and all weights of one node's pairs.
 
     `batch` is raw, as `narkit.run` gives it.
@@ -62,7 +67,7 @@ def save_attention(reasoner: Reasoner, batch: Batch, path: Path) -> None:
     for axis in (strongest, one):
         figure.colorbar(axis.images[0], ax=axis, shrink=0.8)
     figure.suptitle(f"Triplet Edge Attention on {batch.algorithm}: how much node k counts for the edge from i to j")
-    figure.savefig(path, dpi=150)
+    return figure
 
 
 def _draw_weights(axis: Axes, values: np.ndarray, rows: str, columns: str, title: str) -> None:
