@@ -206,6 +206,7 @@ def bench_data(
         "narkit bench train",
         "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
         "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --append",
+        "narkit bench train --reference-python oracle/bin/python --steps 30",
     ),
 )
 def bench_train(
@@ -216,7 +217,10 @@ def bench_train(
     steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
-    out: Annotated[Path, typer.Option(help="Where the record goes.")] = Path("benchmarks/train.json"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the record goes.", show_default="benchmarks/train.json, or train_cpu.json and .md"),
+    ] = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
     ] = None,
@@ -229,6 +233,10 @@ def bench_train(
     budget: Annotated[float | None, typer.Option(min=0.0, help="Stop cleanly after so many seconds.")] = None,
     append: Annotated[bool, typer.Option("--append", help="Keep what OUT has already, and go on.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="That compile.", show_default="one per core")] = None,
+    reference_python: Annotated[
+        Path | None,
+        typer.Option(help="An interpreter that has dm-clrs: compare with it on the CPU instead, on bfs at n = 16."),
+    ] = None,
 ) -> None:
     """Kernels per processor step, times, compilations and memory of training steps, forward + backward + Adam."""
     import dataclasses
@@ -242,6 +250,10 @@ def bench_train(
 
     names = comma_separated_algorithms(None if every_algorithm else algorithm)
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
+    if reference_python is not None:
+        with plain_errors("--reference-python"):
+            command.compare(Console(), reference_python, processors, steps, hidden_size, batch_size, out)
+        return
     options = Options(
         algorithms=tuple(names),
         processors=tuple(processors),
@@ -263,7 +275,7 @@ def bench_train(
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
     with plain_errors("--out"):
-        command.run(Console(), options, out, append, profile)
+        command.run(Console(), options, out or Path("benchmarks/train.json"), append, profile)
 
 
 @app.command(
@@ -350,6 +362,75 @@ def evaluate(
     if json is not None:
         with plain_errors("--json"):
             command.save_json(evaluations, json)
+
+
+@app.command(
+    "sweep",
+    epilog=_examples(
+        "narkit sweep --preset paper --systems team,triplet_gmpnn --seeds 5 --out results/paper --plan",
+        "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --budget 9m --whole-cells",
+        "narkit sweep --preset quick --systems team,mpnn --algorithms bfs,minimum --seeds 2 --out results/quick",
+        "narkit sweep --preset paper --out results/paper --status",
+    ),
+)
+def sweep(
+    preset: Annotated[str, typer.Option(help="paper, quick or clrs2022.")] = "paper",
+    systems: Annotated[str, typer.Option(help="Processors, with commas between.")] = "team,triplet_gmpnn",
+    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of records and weights.", show_default="results/PRESET")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Predict time, memory and compilations; run nothing.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say where every cell stands; run nothing.")] = False,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Stop and save after e.g. 9m or 1h30m.")] = None,
+    whole_cells: Annotated[
+        bool, typer.Option("--whole-cells", help="Start no cell that is predicted not to fit into the budget.")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
+    weights: Annotated[
+        str | None, typer.Option(metavar="SYSTEMS", help="Keep weights of these only.", show_default="all")
+    ] = None,
+    no_weights: Annotated[bool, typer.Option("--no-weights", help="Keep no weights.")] = False,
+    compile_ahead: Annotated[
+        bool | None, typer.Option(help="Compile the next cell while one trains.", show_default="on a GPU")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="That make data and compile.", show_default="one per core, at most 8")
+    ] = None,
+) -> None:
+    """Train a grid, systems times algorithms, to one record each. Run again, it goes on where it stopped."""
+    from narkit.commands.sweep import parse_budget
+
+    seconds = parse_budget(budget)  # mistakes that are quick to find come first
+    if whole_cells and seconds is None:
+        raise typer.BadParameter("expected --budget TIME with it", param_hint="--whole-cells")
+    if plan and status:
+        raise typer.BadParameter("expected --plan or --status, got both", param_hint="--plan")
+
+    from rich.console import Console
+
+    from narkit.commands import sweep as command
+    from narkit.experiments.sweep import SweepOptions
+
+    given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+    cells = command.grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
+    kept = command.chosen_weights(weights, no_weights, cells)
+    directory = command.checked_directory(out or Path("results") / preset, cells)
+    console = Console()
+    if status:
+        command.print_status(console, directory, cells)
+    elif plan:
+        command.print_plan(console, directory, cells)
+    else:
+        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads)
+        command.run(console, directory, cells, preset, options)
 
 
 @app.command(

@@ -30,10 +30,11 @@ def configuration(
 ) -> TrainConfig:
     """The configuration that was asked for: a preset, the options that were given, and `name=value` for the others."""
     given = {name: value for name, value in options.items() if value is not None}
-    return preset(preset_name, **({"algorithms": tuple(algorithms)} | given | _parse(settings)))
+    return preset(preset_name, **({"algorithms": tuple(algorithms)} | given | parse_settings(settings)))
 
 
-def _parse(settings: list[str]) -> dict[str, Any]:
+def parse_settings(settings: list[str]) -> dict[str, Any]:
+    """`name=value` as JSON where it is that, else as a word."""
     parsed = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

@@ -39,7 +39,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def interruption(seconds: float = math.inf) -> Iterator[Interruption]:
-    """Notes the first signal instead of ending at once, and when so many seconds are over; a second signal ends at once.
+    """Notes the first signal instead of ending at once, and when the seconds are over; a second signal ends at once.
 
     Outside the main thread Python has no signals, and only time counts.
     """

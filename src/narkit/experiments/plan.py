@@ -1,0 +1,220 @@
+"""What a cell of a sweep will cost, predicted from processor steps, and the better the more cells have been run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from narkit.algorithms import ALGORITHMS
+from narkit.benchmarking import machine
+from narkit.data.splits import SPLITS
+from narkit.experiments.cells import Cell, SweepDirectory
+from narkit.experiments.lengths import processor_steps, training_sizes
+from narkit.experiments.records import RunRecord
+from narkit.training import selection
+from narkit.training.config import BENCHMARK, TrainConfig
+from narkit.training.run_directory import RunDirectoryError
+from narkit.training.trainer import TEST_PART, VALIDATION_PART
+
+BENCHMARK_FILE = Path("benchmarks", "train.json")
+PHASES = ("training", "validating", "testing")
+FORWARD = 0.3  # the share of a training step that a prediction costs
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds per processor step of training: what it costs anyhow, and per triplet of nodes.
+
+    As measured with a width of 128 and 160 samples, which is five seeds with a batch of 32.
+    """
+
+    launch: float
+    triplet: float
+
+    def milliseconds(self, num_nodes: int, samples: float, hidden_size: int) -> float:
+        return self.launch + self.triplet * num_nodes**3 * (samples / 160) * (hidden_size / 128)
+
+
+# Without measurements: an H200 as benchmarks/LOG.md has it before kernels were fused, and two cores of a CPU.
+DEFAULTS: Mapping[str, Mapping[str, Cost]] = {
+    "gpu": {"team": Cost(0.86, 2.6e-4), "triplet_gmpnn": Cost(0.86, 6.3e-5)},
+    "cpu": {"team": Cost(8.0, 0.08), "triplet_gmpnn": Cost(8.0, 0.06)},
+}
+SECONDS_PER_PROGRAM = {"gpu": 7.0, "cpu": 5.0}  # several are compiled at a time
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a cell needs, in seconds and bytes."""
+
+    compiling: float
+    training: float
+    validating: float
+    testing: float
+    programs: int
+    memory: int
+
+    @property
+    def seconds(self) -> float:
+        return self.compiling + self.training + self.validating + self.testing
+
+
+@dataclass
+class Predictor:
+    """Predicts cells on this machine. `source` says where the cost of a processor step comes from."""
+
+    costs: Mapping[str, Cost]
+    source: str
+    seconds_per_program: float
+    device: str
+    learned: list[tuple[str, dict[str, float]]] = field(default_factory=list)  # system, measured over predicted
+
+    @classmethod
+    def from_records(cls, directory: SweepDirectory, cells: Sequence[Cell]) -> Predictor:
+        """From `benchmarks/train.json` or defaults, corrected by the cells that are finished in a folder."""
+        backend = "cpu" if jax.default_backend() == "cpu" else "gpu"
+        device = this_device()
+        measured = benchmarked_costs(device)
+        costs = {**DEFAULTS[backend], **measured}
+        source = f"{BENCHMARK_FILE}" if measured else f"defaults for a {backend.upper()}, not measured on this machine"
+        predictor = cls(costs, source, SECONDS_PER_PROGRAM[backend], device)
+        for cell in cells:
+            path = directory.record(cell)
+            if path.exists():
+                try:
+                    predictor.learn(RunRecord.load(path))
+                except RunDirectoryError:  # `narkit records check` names it
+                    continue
+        return predictor
+
+    def learn(self, record: RunRecord) -> None:
+        """Takes into account how long a finished cell took, if it ran on a machine like this."""
+        if record.device != self.device or record.steps < record.config.steps:
+            return
+        timings, plain = record.timings, self._plain(record.config)
+        ratios = {phase: getattr(timings, phase) / getattr(plain, phase) for phase in PHASES if getattr(plain, phase)}
+        compiling = timings.compiling + timings.compiling_ahead
+        if timings.compiled_programs:
+            ratios["compiling"] = compiling / timings.compiled_programs / self.seconds_per_program
+        if record.peak_memory is not None and record.measured.get("peak_memory"):
+            ratios["memory"] = record.peak_memory / plain.memory
+        self.learned.append((record.config.processor, ratios))
+
+    def predict(self, cell: Cell, step: int = 0) -> Prediction:
+        """What is left of a cell that goes on from a step."""
+        plain = self._plain(cell.config)
+        share = 1 - step / cell.config.steps
+        factor = {phase: self._factor(cell.system, phase) for phase in (*PHASES, "compiling", "memory")}
+        return Prediction(
+            compiling=plain.compiling * factor["compiling"] if step < cell.config.steps else 0.0,
+            training=plain.training * factor["training"] * share,
+            validating=plain.validating * factor["validating"] * share,
+            testing=plain.testing * factor["testing"],
+            programs=plain.programs,
+            memory=round(plain.memory * factor["memory"]),
+        )
+
+    def _factor(self, system: str, phase: str) -> float:
+        """How much longer things take than said: the middle of the last cells of the system, else of all."""
+        own = [ratios[phase] for name, ratios in self.learned if name == system and phase in ratios]
+        every = [ratios[phase] for _, ratios in self.learned if phase in ratios]
+        found = own or every
+        return statistics.median(found[-7:]) if found else 1.0
+
+    def _plain(self, config: TrainConfig) -> Prediction:
+        """Without what was learned."""
+        name = config.algorithms[0]
+        cost = self.costs.get(config.processor) or self.costs["team"]  # no other processor costs more
+        seeds = len(config.seeds)
+
+        def seconds(size: int, samples: int, share: float = 1.0) -> float:
+            nodes = ALGORITHMS[name].nodes_of_size(size)
+            per_step = share * cost.milliseconds(nodes, seeds * samples, config.hidden_size)
+            return 1e-3 * per_step * processor_steps(name, size)
+
+        sizes = training_sizes(config)
+        validations = 0.0
+        for validation in config.validations:
+            count = validation.num_samples * (
+                ALGORITHMS[name].multiplier if validation.distribution == BENCHMARK else 1
+            )
+            part = min(count, VALIDATION_PART)
+            validations += -(-count // part) * seconds(validation.size, part, FORWARD)
+        test, points = SPLITS["test"], -(-config.steps // config.validate_every)
+        parts = test.num_samples * ALGORITHMS[name].multiplier / TEST_PART
+        programs = len(sizes) + len(config.validations) + config.test
+        return Prediction(
+            compiling=programs * self.seconds_per_program,
+            training=config.steps * float(np.mean([seconds(size, config.batch_size) for size in sizes])),
+            validating=points * validations,
+            # As many different choices as there are rules, at most.
+            testing=config.test * len(selection.rules(config)) * parts * seconds(test.size, TEST_PART, FORWARD),
+            programs=programs,
+            memory=predicted_memory(config),
+        )
+
+
+def predicted_memory(config: TrainConfig) -> int:
+    """Bytes that training needs on the device: roughly, as the arrays that are known to be large.
+
+    Per processor step the gradient needs about 16 arrays as large as the node features and 4 numbers per edge; on top
+    come a few arrays of edge features, and the parameters with their optimiser and one copy for every rule.
+    """
+    name, seeds, hidden = config.algorithms[0], len(config.seeds), config.hidden_size
+    largest = 0.0
+    for size in training_sizes(config):
+        nodes = ALGORITHMS[name].nodes_of_size(size)
+        kept = processor_steps(name, size) * (16 * nodes * hidden + 4 * nodes**2)
+        at_once = 8 * nodes**2 * hidden
+        largest = max(largest, 4 * seeds * config.batch_size * (kept + at_once))
+    for size, samples in [(v.size, min(v.num_samples, VALIDATION_PART)) for v in config.validations]:
+        nodes = ALGORITHMS[name].nodes_of_size(size)
+        largest = max(largest, 4 * seeds * samples * 4 * nodes**2 * hidden)
+    if config.test:
+        nodes = ALGORITHMS[name].nodes_of_size(SPLITS["test"].size)
+        largest = max(largest, 4 * seeds * TEST_PART * 4 * nodes**2 * hidden)
+    parameters = 23 * hidden**2 + 40 * hidden
+    return round(largest + 4 * seeds * parameters * (4 + len(selection.rules(config))))
+
+
+def this_device() -> str:
+    """The device as records name it."""
+    device = jax.devices()[0]
+    return machine.cpu_model() if device.platform == "cpu" else device.device_kind
+
+
+def benchmarked_costs(device: str) -> dict[str, Cost]:
+    """The cost of every system that `narkit bench train` has measured on such a device, fitted over sizes."""
+    for folder in (Path(), Path(__file__).parents[3]):
+        try:
+            record = json.loads((folder / BENCHMARK_FILE).read_text())
+            if device not in (record["device"], record["cpu"]):
+                continue
+            if (record["hidden_size"], record["batch_size"], record["num_seeds"]) != (128, 32, 5):
+                continue
+            return _fitted(record["cells"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return {}
+
+
+def _fitted(cells: Iterable[Mapping]) -> dict[str, Cost]:
+    points: dict[str, list[tuple[int, float]]] = {}
+    for cell in cells:
+        if cell["implementation"] == "narkit":
+            points.setdefault(cell["processor"], []).append((cell["num_nodes"], cell["processor_step_ms_mean"]))
+    costs = {}
+    for system, values in points.items():
+        nodes, milliseconds = np.array(values, float).T
+        if len(set(nodes)) < 2:
+            costs[system] = Cost(float(milliseconds.mean()), 0.0)
+            continue
+        triplet, launch = np.polyfit(nodes**3, milliseconds, 1)
+        costs[system] = Cost(max(float(launch), 0.0), max(float(triplet), 0.0))
+    return costs
