@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+
 from narkit.algorithms import ALGORITHMS
 from narkit.models import objective, predictions
 from narkit.models.encoders import as_value, as_values

@@ -18,6 +18,7 @@ from rich.table import Table
 
 import narkit.algorithms  # registers the algorithms
 from narkit.benchmarking import machine
+from narkit.benchmarking.reference_process import ReferenceProcess
 from narkit.data.execution import sample
 from narkit.spec import ALGORITHMS
 
@@ -116,41 +117,15 @@ def our_microseconds(name: str, size: int, seconds: float) -> float:
     return statistics.median(times) / BATCH_SIZE * 1e6
 
 
-class Reference:
-    """dm-clrs in another interpreter, asked one measurement at a time."""
+class Reference(ReferenceProcess):
+    """dm-clrs's sampler in another interpreter, on one core."""
 
     def __init__(self, python: Path):
-        command = [str(python), str(REFERENCE_SCRIPT)]
-        try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                env={**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, **machine.SINGLE_THREADED},
-            )  # fmt: skip
-        except OSError as error:
-            raise OSError(f"{python} could not be started: {error.strerror}; give a Python that has dm-clrs") from None
-        self.versions: dict[str, str] = self._answer()
+        super().__init__(python, REFERENCE_SCRIPT, machine.SINGLE_THREADED)
 
     def microseconds(self, name: str, size: int, seconds: float) -> float:
-        assert self._process.stdin is not None
         request = {"algorithm": name, "size": size, "batch_size": BATCH_SIZE, "seconds": seconds}
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return self._answer()["microseconds"]
-
-    def _answer(self) -> dict:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            code = self._process.wait()
-            raise OSError(
-                f"the reference stopped with exit code {code}; run {self._process.args[0]} -c 'import clrs' to see why"  # type: ignore[index]
-            )
-        return json.loads(line)
-
-    def close(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+        return self.ask(request)["microseconds"]
 
 
 def _startup(names: Sequence[str]) -> dict[str, float]:

@@ -36,8 +36,11 @@ PREDECESSORS_ARE_INPUT = (
 )
 
 
-def batches(clrs, numpy, algorithm, size, batch_size):
-    """An endless iterator of transformed batches."""
+def stream(clrs, numpy, algorithm, size, batch_size, track_max_steps=False):
+    """The spec of an algorithm and an endless iterator of transformed batches.
+
+    With `track_max_steps`, building draws a thousand samples, and batches are padded to the longest seen so far.
+    """
     densities = [0.1 + 0.1 * i for i in range(9)]
     if algorithm in HALF_AS_DENSE:
         densities = [density / 2 for density in densities]
@@ -46,7 +49,7 @@ def batches(clrs, numpy, algorithm, size, batch_size):
         algorithm,
         num_samples=-1,
         seed=0,
-        track_max_steps=False,  # else building draws a thousand samples, and batches are padded to their longest
+        track_max_steps=track_max_steps,
         length=size * 5 // 4 if is_matcher else size,
         p=tuple(densities),
         length_needle=-8,
@@ -59,8 +62,12 @@ def batches(clrs, numpy, algorithm, size, batch_size):
     iterator = clrs.process_random_pos(raw(), numpy.random.RandomState(0))
     if algorithm in PREDECESSORS_ARE_INPUT:
         spec, iterator = clrs.process_pred_as_input(spec, iterator)
-    _, iterator = clrs.process_permutations(spec, iterator, True)
-    return iterator
+    return clrs.process_permutations(spec, iterator, True)
+
+
+def batches(clrs, numpy, algorithm, size, batch_size):
+    """An endless iterator of transformed batches, each as long as its longest trajectory."""
+    return stream(clrs, numpy, algorithm, size, batch_size)[1]
 
 
 def measure(clrs, numpy, request):

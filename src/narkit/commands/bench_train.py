@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from narkit.benchmarking import profiling, train, train_report
+from narkit.benchmarking import profiling, train, train_reference, train_report
 from narkit.benchmarking.programs_of_step import Prepared
 from narkit.benchmarking.train_record import Record
 
@@ -18,21 +19,44 @@ class IncompatibleRecord(OSError):
 def run(console: Console, options: train.Options, out: Path, append: bool, profile: Path | None) -> Record:
     """Measures, prints and stores; with `profile` also traces each network at its largest size."""
     record = _start(options, out, append)
-    progress = Console(stderr=True)
 
     def save() -> None:
         train.write(out, train.as_json(record))
 
-    def tell(text: str) -> None:
-        progress.print(text, style="dim", highlight=False, soft_wrap=True)
-
-    for prepared in train.measure(options, record, tell, save):
+    for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
         if profile is not None:
             _trace(console, prepared, profile)
     save()
     train_report.print_record(console, record)
     console.print(f"stored: {out}", highlight=False, soft_wrap=True)
     return record
+
+
+def compare(
+    console: Console,
+    python: Path,
+    processors: Sequence[str],
+    steps: int,
+    hidden_size: int,
+    batch_size: int,
+    out: Path | None,
+) -> None:
+    """Compares training steps on the CPU with dm-clrs in another interpreter."""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        raise OSError("the comparison with dm-clrs is one of CPUs; set JAX_PLATFORMS=cpu")
+    path = out or Path("benchmarks/train_cpu.json")
+    record = train_reference.compare(
+        python, processors, "bfs", 16, hidden_size, batch_size, steps, _teller(Console(stderr=True))
+    )
+    train_reference.print_table(console, record)
+    train.write(path.with_suffix(".json"), train_reference.as_json(record))
+    train.write(path.with_suffix(".md"), train_reference.as_markdown(record))
+
+
+def _teller(console: Console) -> Callable[[str], None]:
+    return lambda text: console.print(text, style="dim", highlight=False, soft_wrap=True)
 
 
 def _start(options: train.Options, out: Path, append: bool) -> Record:
