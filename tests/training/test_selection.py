@@ -7,7 +7,6 @@ import numpy as np
 
 import narkit
 from narkit.training.config import Validation
-from narkit.training.evaluation import distinct_rows
 from narkit.training.selection import Selection, rules
 
 SCORES = [0.5, 0.9, 0.9, 0.9, 0.7]
@@ -48,9 +47,3 @@ def test_a_diverged_seed_keeps_what_it_had(tiny: Callable[..., narkit.TrainConfi
 
 def test_rules_are_named_after_validations(tiny: Callable[..., narkit.TrainConfig]) -> None:
     assert rules(tiny()) == ["id", "id_first", "last"]
-
-
-def test_equal_choices_are_scored_once() -> None:
-    one, two = np.ones((2, 3)), np.zeros((2, 3))
-    groups = [names for names, _ in distinct_rows({"id": one, "ood": two, "last": one.copy()})]
-    assert groups == [["id", "last"], ["ood"]]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import narkit
+from narkit.data.splits import benchmark_set
 from narkit.data.stream import TrainingStream
 from narkit.training.config import BENCHMARK, Validation
 from narkit.training.evaluation import EvaluationSet, validation_batch
@@ -101,6 +102,25 @@ def test_a_run_ends_when_no_seed_is_left(tiny: Tiny) -> None:
     assert trainer.progress.step == 4  # the first validation
     assert not trainer.alive.any()
     assert {divergence.seed for divergence in trainer.diverged} == {0, 1}
+
+
+def test_every_network_is_tested_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules agree on some seeds and not on others; each gets the scores of the networks that it chose."""
+    test = benchmark_set("bfs", 5, 3, 3)
+    monkeypatch.setattr("narkit.training.trainer.load_split", lambda name, split: test)
+    trainer = trained(tiny(test=True))
+    first = trainer.selection.parameters["id"]
+    trainer.selection.steps |= {"id": [4, 8], "id_first": [4, 8], "last": [4, 9]}
+    trainer.selection.parameters |= {"id_first": first, "last": first.at[1].set(0.0)}
+    results = trainer.test()["bfs"]
+    assert list(results) == ["id", "id_first", "last"]
+    alone = EvaluationSet.of(test, 2, with_hints=True)
+    for rule, seeds in results.items():
+        expected = alone.scores(trainer.programs, trainer.selection.parameters[rule])
+        assert [scores.outputs for scores in seeds] == [scores.outputs for scores in expected]
+        assert [scores.hints for scores in seeds] == [scores.hints for scores in expected]
+    assert results["id"][0] is results["last"][0]
+    assert results["id"][1].hints != results["last"][1].hints
 
 
 def test_fixed_training_set_is_the_official_one(tiny: Tiny) -> None:

@@ -73,9 +73,9 @@ SEEDS = 5
 
 
 def main_rule(config: TrainConfig) -> str:
-    """The rule that stands for a run where only one can: the paper's where there is one, else the first."""
+    """The rule that stands for a run where only one can: that of the system's last column, else the first."""
     names = [validation.name for validation in config.validations]
-    return "ood" if "ood" in names else names[0]
+    return next((c.rule for c in reversed(COLUMNS) if c.system == config.processor and c.rule in names), names[0])
 
 
 def preset(name: str, **options: Any) -> TrainConfig:

@@ -102,16 +102,3 @@ def validation_batch(algorithm: str, validation: Validation) -> Batch:
         num_samples = validation.num_samples * ALGORITHMS[algorithm].multiplier
         return transform(benchmark_set(algorithm, validation.size, num_samples, BENCHMARK_SEED), random_positions=False)
     return validation_set(algorithm, validation.size, validation.num_samples)
-
-
-def distinct_rows(parameters: dict[str, np.ndarray]) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Groups of rules that chose the same parameters, so that each choice is scored once."""
-    groups: list[tuple[list[str], np.ndarray]] = []
-    for rule, values in parameters.items():
-        for rules, known in groups:
-            if np.array_equal(known, values):
-                rules.append(rule)
-                break
-        else:
-            groups.append(([rule], values))
-    yield from groups

@@ -15,7 +15,7 @@ import numpy as np
 
 from narkit.data.splits import load_split
 from narkit.training.config import TrainConfig
-from narkit.training.evaluation import EvaluationSet, Scores, distinct_rows, validation_batch
+from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
 from narkit.training.feed import Feed
 from narkit.training.programs import Programs, TrainState
 from narkit.training.selection import Selection
@@ -228,14 +228,22 @@ class Trainer:
         """The scores of every rule's choice on the official test split: algorithm -> rule -> per seed."""
         began = time.perf_counter()
         chosen = {rule: np.asarray(values) for rule, values in self.selection.parameters.items()}
+        steps, num_seeds = self.selection.steps, len(self.config.seeds)
+        # Rules often agree, and each network is scored once: as many at a time as there are seeds, of any seed.
+        rule_of = {(row, step): rule for rule in chosen for row, step in enumerate(steps[rule])}
+        networks = list(rule_of)
         results: dict[str, dict[str, list[Scores]]] = {}
         for name in self.config.algorithms:
             test = self._test_set(name)
-            results[name] = {}
-            for rules, parameters in distinct_rows(chosen):
+            scores: dict[tuple[int, int], Scores] = {}
+            for start in range(0, len(networks), num_seeds):
                 if self._should_stop():
                     raise StoppedTraining
-                results[name] |= dict.fromkeys(rules, test.scores(self.programs, jnp.asarray(parameters)))
+                part = networks[start : start + num_seeds]
+                filled = part + part[:1] * (num_seeds - len(part))
+                parameters = np.stack([chosen[rule_of[network]][network[0]] for network in filled])
+                scores |= dict(zip(part, test.scores(self.programs, jnp.asarray(parameters)), strict=False))
+            results[name] = {rule: [scores[network] for network in enumerate(steps[rule])] for rule in chosen}
         self.progress.timings.testing += time.perf_counter() - began
         return results
 
