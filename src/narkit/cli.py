@@ -58,8 +58,14 @@ bench_app = typer.Typer(
         "narkit bench train --algorithm bfs --sizes 16",
     ),
 )
+records_app = typer.Typer(
+    no_args_is_help=True,
+    help="Look after the records of finished runs.",
+    epilog=_examples("narkit records check results"),
+)
 app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
+app.add_typer(records_app, name="records")
 
 AlgorithmName = Annotated[
     str, typer.Argument(metavar="ALGORITHM", callback=known_algorithm, help="A name from `narkit list`.")
@@ -241,8 +247,6 @@ def bench_train(
     """Kernels per processor step, times, compilations and memory of training steps, forward + backward + Adam."""
     import dataclasses
 
-    from rich.console import Console
-
     from narkit.benchmarking.train import Options
     from narkit.commands import bench_train as command
     from narkit.commands.train import mistakes
@@ -252,7 +256,7 @@ def bench_train(
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
     if reference_python is not None:
         with plain_errors("--reference-python"):
-            command.compare(Console(), reference_python, processors, steps, hidden_size, batch_size, out)
+            command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
         return
     options = Options(
         algorithms=tuple(names),
@@ -275,7 +279,7 @@ def bench_train(
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
     with plain_errors("--out"):
-        command.run(Console(), options, out or Path("benchmarks/train.json"), append, profile)
+        command.run(command.wide_console(), options, out or Path("benchmarks/train.json"), append, profile)
 
 
 @app.command(
@@ -473,6 +477,22 @@ def report(
         written = command.write(grid, out, readme, reproduction, validation)
     for line in command.summary(grid, written):
         typer.echo(line)
+
+
+@records_app.command(
+    "check", epilog=_examples("narkit records check results", "narkit records check results/paper --dry-run")
+)
+def check_records(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Move nothing.")] = False,
+) -> None:
+    """Check every record and its weights. A damaged one is named and moved into set_aside/ beside it."""
+    from rich.console import Console
+
+    from narkit.commands.records import check_records
+
+    with plain_errors("FOLDER"):
+        check_records(Console(), folder, dry_run)
 
 
 @app.command("demo", epilog=_examples("narkit demo", "narkit demo --seed 1 --out pictures"))
