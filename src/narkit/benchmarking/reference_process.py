@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -38,7 +39,8 @@ class ReferenceProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            code = self._process.wait()
+            self.close()
+            code = self._process.returncode
             raise OSError(
                 f"the reference stopped with exit code {code}; run {self._python} -c 'import clrs' to see why"
             )
@@ -46,6 +48,7 @@ class ReferenceProcess:
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # a process that died cannot take what was left to say
+            self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()

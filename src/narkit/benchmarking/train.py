@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
@@ -104,7 +105,7 @@ def measure(
             record.forget(kind.implementation, processor, algorithm)
             subject = kind(options.config(processor, algorithm))
             prepared.append(prepare(subject, options.sizes_of(algorithm), options.evaluation))
-        steps = warm_up(options.steps) + options.steps
+        steps = warm_up(options.steps) + options.steps + IN_FLIGHT
         compilations = compile_together(prepared, steps, options.threads, is_over)
         for one, compilation in zip(prepared, compilations, strict=True):
             _measure_subject(options, record, one, tell, is_over)
@@ -223,25 +224,28 @@ class Run:
 
 
 def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
-    """Steps as the trainer takes them: data made ahead on threads, several steps in flight, none waited for at once."""
+    """Steps as the trainer takes them: data made ahead on threads, several steps in flight, none waited for at once.
+
+    Some more are taken before and after, so that all that is measured happens with a full pipeline.
+    """
     warm = warm_up(steps)
     in_flight: deque[jax.Array] = deque()
-    ends, processor_steps, waiting = [], [], []
+    ends, processor_steps, waits = [], [], []
     with feed.ahead(0, LOOK_AHEAD, DATA_THREADS) as meals:
-        for step in range(warm + steps):
+        for step in range(warm + steps + IN_FLIGHT):
             asked = time.perf_counter()
             meal = next(meals)
-            waiting.append(time.perf_counter() - asked)
+            waits.append((asked, time.perf_counter()))
             processor_steps.append(subject.processor_steps(meal))
             in_flight.append(subject.run(meal, step))
             if len(in_flight) > IN_FLIGHT:
                 np.asarray(in_flight.popleft())
                 ends.append(time.perf_counter())
-        while in_flight:
-            np.asarray(in_flight.popleft())
-            ends.append(time.perf_counter())
-    seconds = [end - before for before, end in zip(ends[warm - 1 :], ends[warm:], strict=False)]
-    return Run(seconds, processor_steps[warm:], sum(waiting[warm:]))
+        jax.block_until_ready(list(in_flight))
+    start, end = ends[warm - 1], ends[-1]
+    seconds = [after - before for before, after in itertools.pairwise(ends[warm - 1 :])]
+    waiting = sum(until - asked for asked, until in waits if start <= asked and until <= end)
+    return Run(seconds, processor_steps[warm : warm + steps], waiting)
 
 
 def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float | None]:

@@ -11,6 +11,13 @@ from narkit.benchmarking import profiling, train, train_reference, train_report
 from narkit.benchmarking.programs_of_step import Prepared
 from narkit.benchmarking.train_record import Record
 
+WIDTH = 190  # of the tables where no terminal says otherwise
+
+
+def wide_console() -> Console:
+    """A console that does not fold the tables' columns when its output goes to a file."""
+    return Console() if Console().is_terminal else Console(width=WIDTH)
+
 
 class IncompatibleRecord(OSError):
     """A stored record cannot be continued by what was asked for."""

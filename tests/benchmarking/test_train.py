@@ -1,0 +1,143 @@
+"""`narkit bench train`: what it stores, how it goes on, and how it ends where something is wrong."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from narkit.benchmarking import projection
+from narkit.benchmarking.subjects import NARKIT
+from narkit.benchmarking.train import as_json
+from narkit.benchmarking.train_record import Cell, Compilation, Evaluation, Record
+from narkit.cli import app
+from narkit.spec import ALGORITHMS
+
+SMALL = ["--algorithm", "bfs", "--processor", "mpnn", "--sizes", "4,5", "--seeds", "2", "--steps", "2"]
+SMALL += ["--hidden-size", "4", "--batch-size", "2", "--threads", "1"]
+
+
+def bench(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", "train", *arguments])
+
+
+def words(result: Result) -> str:
+    """What was printed, without the frame and the line breaks of error messages."""
+    return " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bench") / "train.json"
+    result = bench(*SMALL, "--out", str(path))
+    assert result.exit_code == 0, result.output
+    assert "not counted" in words(result)  # kernels are counted on GPUs
+    return path
+
+
+def test_the_record_has_every_size_with_its_times(stored: Path) -> None:
+    record = Record.from_json(stored.read_text())
+    assert record.complete and not record.failures and record.backend == "cpu"
+    assert [cell.place for cell in record.cells] == [(NARKIT, "mpnn", "bfs", 4), (NARKIT, "mpnn", "bfs", 5)]
+    for cell in record.cells:
+        assert cell.step_ms > cell.processor_step_ms > 0 and cell.step_ms_mean >= cell.processor_step_ms_mean > 0
+        assert 1 <= cell.processor_steps <= cell.size
+        assert 0 <= cell.waiting_share < 1
+        assert cell.launches is None and cell.launched("forward") is None
+        assert cell.compile_seconds and min(cell.compile_seconds) > 0
+        assert cell.program_bytes is not None and cell.program_bytes > 0
+        assert set(cell.paths.values()) <= {"fused", "plain"}
+    assert [c.programs for c in record.compilations] == [sum(len(cell.compile_seconds) for cell in record.cells)]
+    assert json.loads(stored.read_text())["projections"]["mpnn"]["algorithms"] == 1
+
+
+def test_appending_measures_only_what_is_missing(stored: Path) -> None:
+    before = Record.from_json(stored.read_text()).cells
+    result = bench(*SMALL, "--out", str(stored), "--append")
+    assert result.exit_code == 0, result.output
+    assert Record.from_json(stored.read_text()).cells == before
+
+
+def test_appending_to_other_measurements_is_refused(stored: Path) -> None:
+    result = bench(*SMALL, "--hidden-size", "8", "--out", str(stored), "--append")
+    assert result.exit_code == 2 and "hidden_size 4" in words(result)
+    other = stored.with_name("other.json")
+    other.write_text("{}")
+    result = bench(*SMALL, "--out", str(other), "--append")
+    assert result.exit_code == 2 and "cannot be continued" in words(result)
+
+
+def test_a_spent_budget_leaves_a_record(tmp_path: Path) -> None:
+    result = bench(*SMALL, "--out", str(tmp_path / "train.json"), "--budget", "0")
+    assert result.exit_code == 0, result.output
+    record = Record.from_json((tmp_path / "train.json").read_text())
+    assert record.cells == [] and not record.complete
+    assert "--append goes on" in words(result)
+
+
+@pytest.mark.parametrize(
+    "arguments, problem",
+    [
+        (["--processor", "teem"], "'team'"),
+        (["--algorithm", "bsf"], "bfs"),
+        (["--sizes", "4,x"], "whole numbers"),
+        (["--sizes", "1"], "size"),
+        (["--reference-python", "no/such/python"], "could not be started"),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], problem: str) -> None:
+    result = bench(*SMALL, *arguments)
+    assert result.exit_code == 2 and problem in words(result)
+
+
+def test_a_reference_without_dm_clrs_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nexit 3\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    result = bench(*SMALL, "--reference-python", str(script))
+    assert result.exit_code == 2 and "exit code 3" in words(result)
+
+
+def full_record() -> Record:
+    """Every algorithm: 2 ms a step, 4 processor steps, a validation of 0.1 s, a test of 1 s, 3 s of compilation."""
+    sizes = [4, 16]
+    record = Record(
+        device="none", backend="gpu", cpu="", hidden_size=8, batch_size=2, num_seeds=5, sizes=sizes,
+        compilation_cache=False, versions={}, commit="", date="",
+    )  # fmt: skip
+    for name, entry in ALGORITHMS.items():
+        for size in [16] if entry.training_size_is_fixed else sizes:
+            record.cells.append(
+                Cell(
+                    NARKIT, "team", name, size, size, steps=100, processor_steps=4.0, step_ms=2.0, step_ms_mean=2.0,
+                    processor_step_ms=0.5, processor_step_ms_mean=0.5, loop_ms=0.4, outside_ms=0.4, waiting_share=0.0,
+                    launches={"forward": {"fusion": 3}, "backward": {"fusion": 4}, "outside": {}},
+                    compile_seconds=[1.0], program_bytes=1, peak_bytes=1, paths={"all": "plain"}, commit="", date="",
+                )
+            )  # fmt: skip
+        record.compilations.append(Compilation(NARKIT, "team", name, 3, 3.0, 1, [1.0, 1.0, 1.0]))
+        record.evaluations.append(Evaluation("team", name, 0.1, 1.0))
+    return record
+
+
+def test_the_projection_follows_its_formula() -> None:
+    record = full_record()
+    found = projection.project(record, "team")
+    assert found is not None and not found.missing and found.algorithms == len(ALGORITHMS)
+    count = len(ALGORITHMS)
+    assert found.training == pytest.approx(count * 20.0)
+    assert found.validation == pytest.approx(count * 50 * 0.1)
+    assert found.test == pytest.approx(count * 5 * 1.0)
+    assert found.total == pytest.approx(count * (20 + 5 + 5 + 3))
+    assert found.milliseconds_per_processor_step == pytest.approx(1e3 * 33 / 40_000)
+    assert Record.from_json(as_json(record)) == record
+
+
+def test_what_the_projection_lacks_is_named() -> None:
+    record = full_record()
+    record.forget(NARKIT, "team", "bfs")
+    record.evaluations.pop()
+    found = projection.project(record, "team")
+    assert found is not None and found.missing == ["bfs"] and len(found.without_evaluation) == 1
+    assert projection.project(record, "mpnn") is None
