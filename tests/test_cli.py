@@ -17,7 +17,9 @@ from narkit.commands.listing import TYPICAL_LENGTHS, measured_length
 from narkit.commands.picture import draw
 from narkit.commands.show import print_run, random_run
 
-COMMANDS = [["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["demo"]]
+COMMANDS = [
+    ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],
+]  # fmt: skip
 
 
 def narkit_command(*arguments: str) -> Result:

@@ -13,6 +13,7 @@ averages, only those over the cells that it has, beside the paper's over the sam
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
@@ -200,6 +201,7 @@ def average_ranks(grid: Grid) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in ranks.items()}
 
 
+@functools.cache
 def count_parameters(algorithm: str, processor: str) -> int:
     """How many parameters a network of the paper's width has. Shapes suffice, nothing is computed."""
     import equinox as eqx

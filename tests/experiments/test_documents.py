@@ -1,0 +1,128 @@
+"""Documents that are written from records: they follow from `results/`, and nobody can alter a score unseen."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from narkit.cli import app
+from narkit.commands import report
+from narkit.experiments import documents, figures
+from narkit.experiments.grid import read_grid
+from narkit.experiments.presets import COLUMNS
+from narkit.experiments.reproduction import agreements, reproduction_part
+
+ROOT = Path(__file__).parents[2]
+RESULTS, README, REPRODUCTION = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "reproduction.md"
+
+
+@pytest.fixture
+def repository(write_grid, tmp_path: Path) -> Path:
+    """A copy of the documents, up to date with records of its own."""
+    write_grid(tmp_path / "results", ["bfs", "heapsort", "topological_sort"])
+    (tmp_path / "docs").mkdir()
+    shutil.copy(README, tmp_path / "README.md")
+    shutil.copy(REPRODUCTION, tmp_path / "docs/reproduction.md")
+    assert check(tmp_path) == 1
+    grid = read_grid(tmp_path / "results")
+    report.write(grid, None, tmp_path / "README.md", tmp_path / "docs/reproduction.md")
+    assert check(tmp_path) == 0
+    return tmp_path
+
+
+def check(repository: Path, *more: str) -> int:
+    folders = [repository / "results", "--readme", repository / "README.md"]
+    words = [*folders, "--reproduction", repository / "docs/reproduction.md", "--check", *more]
+    return CliRunner().invoke(app, ["report", *map(str, words)]).exit_code
+
+
+def test_the_documents_follow_from_the_records() -> None:
+    """If this fails: narkit report results/ --readme README.md --reproduction docs/reproduction.md"""
+    assert report.outdated(read_grid(RESULTS, empty=True), README, REPRODUCTION) == []
+
+
+@pytest.mark.parametrize("change", [0.03, 1e-9])
+def test_an_altered_score_is_noticed(repository: Path, change: float) -> None:
+    path = repository / "results/paper/team/bfs.json"
+    values = json.loads(path.read_text())
+    values["test"]["bfs"]["ood"][2]["score"] -= change
+    path.write_text(json.dumps(values))
+    problems = report.outdated(
+        read_grid(repository / "results"), repository / "README.md", repository / "docs/reproduction.md"
+    )
+    assert [re.split(r"[/:]", problem.removeprefix(f"{repository}/"))[0] for problem in problems] == [
+        "README.md", "docs", "docs", "docs",
+    ]  # fmt: skip
+    assert check(repository) == 1
+
+
+def test_an_altered_document_is_noticed(repository: Path) -> None:
+    readme = repository / "README.md"
+    written = readme.read_text()
+    readme.write_text(f"{written}\nwords below\n")
+    assert check(repository) == 0  # what is outside the marks is free
+    readme.write_text(re.sub(r"(\| BFS \|.*?) ± ", r"\g<1>9 ± ", written, count=1))
+    assert readme.read_text() != written
+    assert check(repository) == 1
+
+
+def test_a_missing_record_or_figure_is_noticed(repository: Path) -> None:
+    path = repository / "results/paper/team/bfs.json"
+    text = path.read_bytes()
+    path.unlink()
+    assert check(repository) == 1
+    path.write_bytes(text)
+    assert check(repository) == 0
+    picture = repository / documents.FIGURES / f"{documents.CURVES}.png"
+    assert figures.digest_of(picture) == read_grid(repository / "results").digest
+    picture.unlink()
+    assert check(repository) == 1
+
+
+def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+    grid = read_grid(tmp_path, empty=True)
+    part = documents.readme_part(grid)
+    assert "nothing was run" in part and "60 of 60 cells are not run yet" in part
+    assert part.count("| not run yet |") >= 90
+    assert "![" not in part
+    part = reproduction_part(grid)
+    assert part.count("All thirty rows: not run yet.") == 3
+    assert "agrees |" not in part and "differs |" not in part
+
+
+def test_agreement_is_counted_in_the_papers_spreads(write_grid, make_record, tmp_path: Path) -> None:
+    folder = write_grid(tmp_path, ["bfs"], ["team"])
+    make_record("dfs", score=59.31 + 2 * 27.75 - 1.0 - 0.01, spread=0.1).save(folder / "paper/team/dfs.json")
+    make_record("dijkstra", score=93.14 - 2 * 0.93 - 1.0 - 0.01, spread=2.0).save(folder / "paper/team/dijkstra.json")
+    grid = read_grid(folder)
+    rows = agreements(grid, COLUMNS[-1])
+    assert not rows["dijkstra"].agrees and abs(rows["dijkstra"].in_both_spreads) < 2
+    assert rows["dijkstra"].in_paper_spreads == pytest.approx(-2.01, abs=0.01)
+    part = reproduction_part(grid)
+    assert "of the 3 rows that were run agree" in part
+    assert "Dijkstra (−1.9)" in part
+    assert "TEAM, id rather than id_first: +" in part
+    assert "| TEAM, BFS | 4.3 | 3.3 | 0.5 | 0.3 | 0.1 | 2.0 % | NVIDIA H200 |" in part
+
+
+def test_a_document_needs_a_place(tmp_path: Path) -> None:
+    for text in ("no marks\n", "<!-- results: begin -->\n", "<!-- results: begin -->\n<!-- results: end -->\n" * 2):
+        with pytest.raises(documents.DocumentError, match="expected one line"):
+            documents.with_part(text, "part\n", "command")
+    written = documents.with_part(
+        "a\n<!-- results: begin -->\nold\n<!-- results: end -->\nb\n", "new\n", "narkit report"
+    )
+    assert "old" not in written and "\nnew\n" in written and written.startswith("a\n") and written.endswith("\nb\n")
+    assert documents.with_part(written, "new\n", "narkit report") == written
+
+
+def test_the_python_of_the_page_about_reports_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/reporting.md").read_text(), re.DOTALL)
+    exec(compile(code, "docs/reporting.md", "exec"), {})
+    assert "| Topological Sort |" in capsys.readouterr().out
