@@ -19,18 +19,24 @@ ROOT = Path(__file__).parents[2]
 RESULTS, README, REPRODUCTION = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "reproduction.md"
 
 
-@pytest.fixture
-def repository(write_grid, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def original(write_grid, tmp_path_factory) -> Path:
     """A copy of the documents, up to date with records of its own."""
-    write_grid(tmp_path / "results", ["bfs", "heapsort", "topological_sort"])
-    (tmp_path / "docs").mkdir()
-    shutil.copy(README, tmp_path / "README.md")
-    shutil.copy(REPRODUCTION, tmp_path / "docs/reproduction.md")
-    assert check(tmp_path) == 1
-    grid = read_grid(tmp_path / "results")
-    report.write(grid, None, tmp_path / "README.md", tmp_path / "docs/reproduction.md")
-    assert check(tmp_path) == 0
-    return tmp_path
+    folder = tmp_path_factory.mktemp("original")
+    write_grid(folder / "results", ["bfs", "heapsort", "topological_sort"])
+    (folder / "docs").mkdir()
+    shutil.copy(README, folder / "README.md")
+    shutil.copy(REPRODUCTION, folder / "docs/reproduction.md")
+    assert check(folder) == 1
+    report.write(read_grid(folder / "results"), None, folder / "README.md", folder / "docs/reproduction.md")
+    assert check(folder) == 0
+    return folder
+
+
+@pytest.fixture
+def repository(original: Path, tmp_path: Path) -> Path:
+    """The same, for a test to spoil."""
+    return shutil.copytree(original, tmp_path / "repository")
 
 
 def check(repository: Path, *more: str) -> int:
