@@ -96,9 +96,11 @@ def measure(
     def is_over() -> bool:
         return options.budget is not None and time.perf_counter() - start > options.budget
 
+    last_group = 0.0
     for group in _groups(_wanted(options, record), options.together):
-        if is_over():
-            return
+        began = time.perf_counter()
+        if options.budget is not None and began - start + last_group > options.budget:
+            return  # compiling cannot be interrupted, so what will probably not fit is not begun
         tell("compiling " + ", ".join(f"{algorithm} ({processor})" for _, processor, algorithm in group))
         prepared = []
         for kind, processor, algorithm in group:
@@ -112,6 +114,7 @@ def measure(
             record.compilations.append(compilation)
             save()
             yield one
+        last_group = time.perf_counter() - began
     record.complete = not is_over()
     save()
 
