@@ -19,6 +19,7 @@ from narkit.commands.show import print_run, random_run
 
 COMMANDS = [
     ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],
+    ["sweep"], ["records", "check"],
 ]  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def error_of(result: Result) -> str:
     return " ".join(result.output.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("command", [[], ["data"], ["bench"], *COMMANDS], ids=" ".join)
+@pytest.mark.parametrize("command", [[], ["data"], ["bench"], ["records"], *COMMANDS], ids=" ".join)
 def test_help_ends_in_examples(command: list[str]) -> None:
     result = narkit_command(*command, "--help")
     assert result.exit_code == 0

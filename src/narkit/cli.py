@@ -408,6 +408,7 @@ def sweep(
     threads: Annotated[
         int | None, typer.Option(min=1, help="That make data and compile.", show_default="one per core, at most 8")
     ] = None,
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
 ) -> None:
     """Train a grid, systems times algorithms, to one record each. Run again, it goes on where it stopped."""
     from narkit.commands.sweep import parse_budget
@@ -433,7 +434,7 @@ def sweep(
     elif plan:
         command.print_plan(console, directory, cells)
     else:
-        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads)
+        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
         command.run(console, directory, cells, preset, options)
 
 

@@ -172,7 +172,8 @@ def result(record: RunRecord) -> str:
         scores = record.test_scores(name, rule)
         published = algorithm_scores(columns[rule].name).get(name) if rule in columns else None
         beside = "" if published is None else f" (paper {published.mean:.2f})"
-        parts.append(f"{rule} {scores.mean():.2f} ± {scores.std():.2f} %{beside}")
+        spread = scores.std(ddof=min(1, len(scores) - 1))  # of a sample, as in the tables
+        parts.append(f"{rule} {scores.mean():.2f} ± {spread:.2f} %{beside}")
     if record.diverged:
         parts.append(f"{len(record.diverged)} diverged")
     return f"test of {len(config.seeds)} seeds, {', '.join(parts)}"

@@ -27,8 +27,8 @@ FORMAT = 2
 SeedScores = dict[str, float]
 """Scores of one seed: of every output, and under "score" their mean; or of every hint."""
 
-# Fields that differ between two runs of the same configuration on the same machine.
-INCIDENTAL = ("timings", "waiting_share", "compiling_share", "peak_memory", "measured", "finished_at")
+# Fields that may differ between two runs of the same configuration on the same machine.
+INCIDENTAL = ("timings", "waiting_share", "compiling_share", "peak_memory", "measured", "finished_at", "commit")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class RunRecord:
         )
 
     def result(self) -> dict[str, Any]:
-        """What must be the same whenever the same configuration runs on the same machine: all but times and memory."""
+        """What running the same configuration again on this machine does not change: not times, memory, commit."""
         return {name: value for name, value in self.to_json().items() if name not in INCIDENTAL}
 
     def save(self, path: str | os.PathLike) -> None:
@@ -178,6 +178,8 @@ class RunRecord:
             )
         try:
             record = cls.from_json(json.loads(file.read_text()))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise RunDirectoryError(f"{file}: expected a whole JSON file: {error}") from None
         except KeyError as error:
             raise RunDirectoryError(f"{file}: a part of the record misses {error}") from None
         except (ValueError, TypeError, AttributeError) as error:
