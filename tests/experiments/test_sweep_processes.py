@@ -110,7 +110,7 @@ def test_sweeps_killed_twenty_times(
 def test_a_signal_saves_first(
     whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
 ) -> None:
-    longer = [*tiny_arguments, "--steps", "100000", "--algorithms", "bfs"]
+    longer = [*tiny_arguments, "--set", "steps=100000", "--algorithms", "bfs"]
     with start(longer, tmp_path, program_cache) as process:
         assert process.stdout is not None
         while "training" not in process.stdout.readline():
