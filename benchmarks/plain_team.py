@@ -2,7 +2,8 @@
 
 Nothing is factored, fused or deferred. Features are dense (h numbers per node, edge and graph), the triplets are one
 (n, n, n, h) array, outputs are decoded at every step, and time is a `jax.lax.scan` over as many steps as the hints have
-rows. Letters are those of the equations: X, E, G, a and V of the attention, M, O of the messages, G1 to G3 of the gate.
+rows. Only where these are many does the backward pass recompute steps, since nothing else would fit into memory.
+Letters are those of the equations: X, E, G, a and V of the attention, M, O of the messages, G1 to G3 of the gate.
 
 `parameters_of` takes the parameters over from a narkit network, so that the two can be compared number by number.
 """
@@ -24,6 +25,7 @@ from narkit.training.config import TrainConfig
 
 Parameters = dict[str, Any]
 SLOPE = 0.01  # of the LeakyReLU
+MANY_STEPS = 64  # longer runs are recomputed backward: five seeds at n = 16 would keep about 0.8 GB per step
 POINTERS = (Kind.POINTER, Kind.PERMUTATION_POINTER)
 
 
@@ -134,7 +136,8 @@ def forward(parameters: Parameters, batch: DeviceBatch, hidden_size: int):
     hints = {name: as_value(spec[name], values[0], num_nodes) for name, values in batch.hints.items()}
     shapes = jax.eval_shape(jax.vmap(one_sample), {**inputs, **hints}, hid)[2]
     outputs = {name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()}
-    (_, _, outputs), hint_logits = jax.lax.scan(step, (hid, hints, outputs), jnp.arange(batch.num_steps))
+    body = jax.checkpoint(step) if batch.num_steps > MANY_STEPS else step
+    (_, _, outputs), hint_logits = jax.lax.scan(body, (hid, hints, outputs), jnp.arange(batch.num_steps))
     return outputs, hint_logits
 
 
