@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -411,6 +412,7 @@ def sweep(
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
 ) -> None:
     """Train a grid, systems times algorithms, to one record each. Run again, it goes on where it stopped."""
+    began = time.monotonic()
     from narkit.commands.sweep import parse_budget
 
     seconds = parse_budget(budget)  # mistakes that are quick to find come first
@@ -434,6 +436,8 @@ def sweep(
     elif plan:
         command.print_plan(console, directory, cells)
     else:
+        if seconds is not None:  # what loading JAX has taken counts
+            seconds = max(0.0, seconds - (time.monotonic() - began))
         options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
         command.run(console, directory, cells, preset, options)
 

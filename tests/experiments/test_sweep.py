@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import resource
@@ -10,15 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import narkit
 import narkit.experiments.sweep as sweep_module
+from narkit.benchmarking import train_record as bench
 from narkit.cli import app
 from narkit.commands.sweep import parse_budget
+from narkit.commands.sweep_display import SweepDisplay
 from narkit.experiments import lengths
 from narkit.experiments.cells import Cell, State, SweepDirectory, SweepError, make_cells
-from narkit.experiments.plan import DEFAULTS, Cost, Predictor, benchmarked_costs
+from narkit.experiments.costs import Measured, measured_costs
+from narkit.experiments.plan import DEFAULTS, Predictor
 from narkit.experiments.records import RunRecord, follows_preset
 from narkit.experiments.sweep import Outcome, SweepObserver, SweepOptions, best_seed, run_sweep
 from narkit.training.interruption import Interruption
@@ -263,17 +268,34 @@ def test_predictions_follow_what_was_measured(whole: Path, tiny_cells: TinyCells
 
 
 def test_costs_come_from_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = [
-        {"implementation": "narkit", "processor": "team", "num_nodes": n, "processor_step_ms_mean": 0.5 + 1e-4 * n**3}
-        for n in (4, 7, 16)
-    ]
-    values = {"device": "a GPU", "cpu": "a CPU", "hidden_size": 128, "batch_size": 32, "num_seeds": 5, "cells": cells}
+    def cell(nodes: int) -> bench.Cell:
+        per_step = 0.5 + 1e-4 * nodes**3
+        return bench.Cell(
+            *("narkit", "team", "bfs", nodes, nodes, 50, 5.0, 5 * per_step, 5 * per_step, per_step, per_step),
+            *(None, None, 0.0, None, [9.0], None, None, {}, "", ""),
+        )
+
+    measured = bench.Record(
+        *("a GPU", "gpu", "a CPU", 128, 32, 5, [4, 7, 16], True, {}, "", "", True),
+        cells=[cell(nodes) for nodes in (4, 7, 16)],
+        compilations=[bench.Compilation("narkit", "team", "bfs", 8, 40.0, 16, [9.0])],
+        evaluations=[bench.Evaluation("team", "bfs", 0.25, 2.0)],
+    )
     (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "train.json").write_text(json.dumps(values))
+    (tmp_path / "benchmarks" / "train.json").write_text(json.dumps(dataclasses.asdict(measured)))
     monkeypatch.chdir(tmp_path)
-    (cost,) = benchmarked_costs("a GPU").values()
-    assert dataclasses.astuple(cost) == pytest.approx(dataclasses.astuple(Cost(0.5, 1e-4)))
-    assert benchmarked_costs("another GPU") == {}
+    found = measured_costs("a GPU")
+    assert dataclasses.astuple(found.costs["team"]) == pytest.approx((0.5, 1e-4))
+    assert found.seconds_per_program == 5.0
+    assert measured_costs("another GPU") == Measured()
+
+    predictor = Predictor(found.costs, "benchmark", 5.0, "a GPU", found)
+    (bfs,) = make_cells("paper", ["team"], ["bfs"], 5, {"sizes": (4, 16)})
+    prediction = predictor.predict(bfs)
+    assert prediction.training == pytest.approx(10_000 * 5e-3 * (1.0 + 1e-4 * (4**3 + 16**3)) / 2)
+    assert (prediction.compiling, prediction.validating, prediction.testing) == (25.0, 50 * 0.25, 5 * 2.0)
+    other = make_cells("paper", ["team"], ["bfs"], 4, {"sizes": (4, 16)})[0]  # measured with five seeds
+    assert predictor.predict(other).testing != prediction.testing
 
 
 def test_only_the_presets_configuration_follows_it(make_record: Callable[..., RunRecord], whole: Path) -> None:
@@ -358,3 +380,14 @@ def test_mistakes_are_explained(
 
 def test_budgets_are_read() -> None:
     assert [parse_budget(text) for text in ("9m", "90s", "1h30m", "1.5m", None)] == [540, 90, 5400, 90, None]
+
+
+def test_live_table(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    """On a terminal a table is kept up to date."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    cells = tiny_cells(algorithms=("bfs",))
+    with SweepDisplay(console, cells, SweepDirectory(tmp_path)) as display:
+        run(cells, tmp_path, display)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    for expected in ("interrupted", "time left about", "compiling", "mpnn/bfs done in 0:00:"):
+        assert expected in printed

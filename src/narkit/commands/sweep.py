@@ -22,9 +22,10 @@ from narkit.experiments.cells import Cell, State, SweepDirectory, SweepError, ma
 from narkit.experiments.lengths import mean_training_steps
 from narkit.experiments.plan import Predictor
 from narkit.experiments.records import RunRecord
-from narkit.experiments.sweep import COMPILING, Outcome, SweepOptions, run_sweep
+from narkit.experiments.sweep import Outcome, SweepOptions, run_sweep
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.run_directory import RunDirectoryError
+from narkit.training.trainer import COMPILING
 
 PLAN = "{:44} {:>15} {:>8}" + " {:>8}" * 6  # a line of the plan
 UNITS = {"s": 1, "m": 60, "h": 3600}

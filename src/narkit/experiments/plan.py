@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,36 +13,22 @@ from narkit.algorithms import ALGORITHMS
 from narkit.benchmarking import machine
 from narkit.data.splits import SPLITS
 from narkit.experiments.cells import Cell, SweepDirectory
+from narkit.experiments.costs import BENCHMARK_FILE, Cost, Measured, measured_costs
 from narkit.experiments.lengths import processor_steps, training_sizes
 from narkit.experiments.records import RunRecord
 from narkit.training import selection
-from narkit.training.config import BENCHMARK, TrainConfig
+from narkit.training.config import BENCHMARK, TrainConfig, Validation
 from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
 
-BENCHMARK_FILE = Path("benchmarks", "train.json")
 PHASES = ("training", "validating", "testing")
 FORWARD = 0.3  # the share of a training step that a prediction costs
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Milliseconds per processor step of training: what it costs anyhow, and per triplet of nodes.
-
-    As measured with a width of 128 and 160 samples, which is five seeds with a batch of 32.
-    """
-
-    launch: float
-    triplet: float
-
-    def milliseconds(self, num_nodes: int, samples: float, hidden_size: int) -> float:
-        return self.launch + self.triplet * num_nodes**3 * (samples / 160) * (hidden_size / 128)
 
 
 # Without measurements: an H200 as benchmarks/LOG.md has it before kernels were fused, and two cores of a CPU.
 DEFAULTS: Mapping[str, Mapping[str, Cost]] = {
     "gpu": {"team": Cost(0.86, 2.6e-4), "triplet_gmpnn": Cost(0.86, 6.3e-5)},
-    "cpu": {"team": Cost(8.0, 0.08), "triplet_gmpnn": Cost(8.0, 0.06)},
+    "cpu": {"team": Cost(20.0, 0.35), "triplet_gmpnn": Cost(20.0, 0.13)},
 }
 SECONDS_PER_PROGRAM = {"gpu": 7.0, "cpu": 5.0}  # several are compiled at a time
 
@@ -73,6 +57,7 @@ class Predictor:
     source: str
     seconds_per_program: float
     device: str
+    measured: Measured = field(default_factory=Measured)
     learned: list[tuple[str, dict[str, float]]] = field(default_factory=list)  # system, measured over predicted
 
     @classmethod
@@ -80,10 +65,11 @@ class Predictor:
         """From `benchmarks/train.json` or defaults, corrected by the cells that are finished in a folder."""
         backend = "cpu" if jax.default_backend() == "cpu" else "gpu"
         device = this_device()
-        measured = benchmarked_costs(device)
-        costs = {**DEFAULTS[backend], **measured}
-        source = f"{BENCHMARK_FILE}" if measured else f"defaults for a {backend.upper()}, not measured on this machine"
-        predictor = cls(costs, source, SECONDS_PER_PROGRAM[backend], device)
+        measured = measured_costs(device)
+        costs = {**DEFAULTS[backend], **measured.costs}
+        defaults = f"defaults for a {backend.upper()}, not measured on this machine"
+        per_program = measured.seconds_per_program or SECONDS_PER_PROGRAM[backend]
+        predictor = cls(costs, f"{BENCHMARK_FILE}" if measured.costs else defaults, per_program, device, measured)
         for cell in cells:
             path = directory.record(cell)
             if path.exists():
@@ -129,35 +115,39 @@ class Predictor:
 
     def _plain(self, config: TrainConfig) -> Prediction:
         """Without what was learned."""
-        name = config.algorithms[0]
-        cost = self.costs.get(config.processor) or self.costs["team"]  # no other processor costs more
-        seeds = len(config.seeds)
+        name, sizes = config.algorithms[0], training_sizes(config)
+        place = (config.processor, name)
+        known = self.measured if self.measured.fits(config) else Measured()
 
-        def seconds(size: int, samples: int, share: float = 1.0) -> float:
-            nodes = ALGORITHMS[name].nodes_of_size(size)
-            per_step = share * cost.milliseconds(nodes, seeds * samples, config.hidden_size)
-            return 1e-3 * per_step * processor_steps(name, size)
+        def step(size: int) -> float:
+            return known.training_steps.get((*place, size)) or self._seconds(config, size, config.batch_size)
 
-        sizes = training_sizes(config)
-        validations = 0.0
-        for validation in config.validations:
-            count = validation.num_samples * (
-                ALGORITHMS[name].multiplier if validation.distribution == BENCHMARK else 1
-            )
-            part = min(count, VALIDATION_PART)
-            validations += -(-count // part) * seconds(validation.size, part, FORWARD)
-        test, points = SPLITS["test"], -(-config.steps // config.validate_every)
-        parts = test.num_samples * ALGORITHMS[name].multiplier / TEST_PART
+        validation = known.validations.get(place) or sum(self._validation(config, each) for each in config.validations)
+        parts = SPLITS["test"].num_samples * ALGORITHMS[name].multiplier / TEST_PART
+        test = known.tests.get(place) or parts * self._seconds(config, SPLITS["test"].size, TEST_PART, FORWARD)
         programs = len(sizes) + len(config.validations) + config.test
         return Prediction(
             compiling=programs * self.seconds_per_program,
-            training=config.steps * float(np.mean([seconds(size, config.batch_size) for size in sizes])),
-            validating=points * validations,
-            # As many different choices as there are rules, at most.
-            testing=config.test * len(selection.rules(config)) * parts * seconds(test.size, TEST_PART, FORWARD),
+            training=config.steps * float(np.mean([step(size) for size in sizes])),
+            validating=-(-config.steps // config.validate_every) * validation,
+            testing=config.test * len(selection.rules(config)) * test,  # rules that agree are scored once
             programs=programs,
             memory=predicted_memory(config),
         )
+
+    def _validation(self, config: TrainConfig, validation: Validation) -> float:
+        multiplier = ALGORITHMS[config.algorithms[0]].multiplier if validation.distribution == BENCHMARK else 1
+        count = validation.num_samples * multiplier
+        part = min(count, VALIDATION_PART)
+        return -(-count // part) * self._seconds(config, validation.size, part, FORWARD)
+
+    def _seconds(self, config: TrainConfig, size: int, samples: int, share: float = 1.0) -> float:
+        """Of one batch with so many samples per seed."""
+        name = config.algorithms[0]
+        cost = self.costs.get(config.processor) or self.costs["team"]  # no other processor costs more
+        nodes = ALGORITHMS[name].nodes_of_size(size)
+        per_step = share * cost.milliseconds(nodes, len(config.seeds) * samples, config.hidden_size)
+        return 1e-3 * per_step * processor_steps(name, size)
 
 
 def predicted_memory(config: TrainConfig) -> int:
@@ -187,34 +177,3 @@ def this_device() -> str:
     """The device as records name it."""
     device = jax.devices()[0]
     return machine.cpu_model() if device.platform == "cpu" else device.device_kind
-
-
-def benchmarked_costs(device: str) -> dict[str, Cost]:
-    """The cost of every system that `narkit bench train` has measured on such a device, fitted over sizes."""
-    for folder in (Path(), Path(__file__).parents[3]):
-        try:
-            record = json.loads((folder / BENCHMARK_FILE).read_text())
-            if device not in (record["device"], record["cpu"]):
-                continue
-            if (record["hidden_size"], record["batch_size"], record["num_seeds"]) != (128, 32, 5):
-                continue
-            return _fitted(record["cells"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return {}
-
-
-def _fitted(cells: Iterable[Mapping]) -> dict[str, Cost]:
-    points: dict[str, list[tuple[int, float]]] = {}
-    for cell in cells:
-        if cell["implementation"] == "narkit":
-            points.setdefault(cell["processor"], []).append((cell["num_nodes"], cell["processor_step_ms_mean"]))
-    costs = {}
-    for system, values in points.items():
-        nodes, milliseconds = np.array(values, float).T
-        if len(set(nodes)) < 2:
-            costs[system] = Cost(float(milliseconds.mean()), 0.0)
-            continue
-        triplet, launch = np.polyfit(nodes**3, milliseconds, 1)
-        costs[system] = Cost(max(float(launch), 0.0), max(float(triplet), 0.0))
-    return costs

@@ -22,12 +22,11 @@ from narkit.models.serialization import save
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interrupted, Interruption, OutOfTime, interruption
 from narkit.training.run import Observer, default_threads, keep_compiled_programs, train_until
-from narkit.training.trainer import Trainer
+from narkit.training.trainer import COMPILING, Trainer
 
 SPARE_SECONDS = 5.0  # of a budget, kept for saving
 SPARE_SHARE = 1.15  # a cell is taken to need this much more than predicted
 WEIGHTS_DTYPE = "bfloat16"
-COMPILING = "narkit-compile"  # how the names of threads begin that compile ahead
 
 
 class SweepObserver(Observer):

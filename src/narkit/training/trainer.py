@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ VALIDATION_PART = 128
 TEST_PART = 32
 IN_FLIGHT = 4  # how many steps the host may be ahead of the device
 LOOK_AHEAD = 16
+COMPILING = "narkit-compile"  # how the names of threads begin that compile
 
 
 @dataclass
@@ -164,11 +165,24 @@ class Trainer:
         for name in self.config.algorithms if self.config.test else ():
             part = next(self._test_set(name).parts())
             jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part, with_hints=True))
-        with ThreadPoolExecutor(max(1, self._threads)) as pool:
-            list(pool.map(lambda job: None if self._should_stop() else job(), jobs))
-        self._prepared = not self._should_stop()
+        self._compile(jobs)
+        self._prepared = True
         self.progress.timings.compiled_programs += len(jobs)
         self.progress.timings.compiling += time.perf_counter() - start
+
+    def _compile(self, jobs: list[Callable[[], Any]]) -> None:
+        """Runs all jobs, several at a time. Asked to stop, it does not wait for those in hand, which nothing ends."""
+        pool = ThreadPoolExecutor(max(1, self._threads), thread_name_prefix=COMPILING)
+        try:
+            waiting = {pool.submit(job) for job in jobs}
+            while waiting:
+                if self._should_stop():
+                    raise StoppedTraining
+                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def run(self) -> None:
         """Trains to the end."""
