@@ -51,7 +51,7 @@ class Log(SweepObserver):
     def cell_stopped(self, cell: Cell, message: str) -> None:
         self.events.append(f"{cell.name} stopped")
 
-    def cell_not_started(self, cell: Cell, predicted: float, left: float) -> None:
+    def cell_not_started(self, cell: Cell, missing: float) -> None:
         self.events.append(f"{cell.name} not started")
 
 
@@ -181,7 +181,7 @@ def test_a_budget_ends_with_everything_saved(
     assert directory.state(cells[0]) is State.INTERRUPTED
     assert directory.step(cells[0]) == 5
     log = Log()
-    run(cells, tmp_path, log, budget=1000.0)
+    run(cells, tmp_path, log, budget=1000.0, whole_cells=True)
     assert log.events == ["mpnn/bfs from 5", "mpnn/bfs finished"]
     assert record(tmp_path, "bfs").result() == record(whole, "bfs").result()
 

@@ -78,8 +78,8 @@ class SweepDisplay(SweepObserver):
     def cell_stopped(self, cell: Cell, message: str) -> None:
         self._end(f"{cell.name} {message}")
 
-    def cell_not_started(self, cell: Cell, predicted: float, left: float) -> None:
-        self.say(f"{cell.name} not started: it needs about {seconds(predicted)}, {seconds(max(0.0, left))} are left")
+    def cell_not_started(self, cell: Cell, missing: float) -> None:
+        self.say(f"{cell.name} not started: the budget is about {seconds(missing)} too short for it")
 
     def _end(self, text: str, style: str | None = None) -> None:
         self._cell = None

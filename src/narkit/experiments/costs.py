@@ -40,6 +40,7 @@ class Measured:
     training_steps: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
     validations: Mapping[tuple[str, str], float] = field(default_factory=dict)
     tests: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    memory: Mapping[tuple[str, str], int] = field(default_factory=dict)  # bytes of the largest program
     seconds_per_program: float | None = None
 
     def fits(self, config: TrainConfig) -> bool:
@@ -63,12 +64,17 @@ def measured_costs(device: str) -> Measured:
 
 def _read(record: Record) -> Measured:
     cells = [cell for cell in record.cells if cell.implementation == "narkit"]
+    memory: dict[tuple[str, str], int] = {}
+    for cell in cells:
+        place = (cell.processor, cell.algorithm)
+        memory[place] = max(memory.get(place, 0), cell.program_bytes or 0)
     per_program = [c.seconds / c.programs for c in record.compilations if c.implementation == "narkit" and c.programs]
     return Measured(
         costs=_fitted(cells),
         training_steps={(cell.processor, cell.algorithm, cell.size): 1e-3 * cell.step_ms_mean for cell in cells},
         validations={(e.processor, e.algorithm): e.validation_seconds for e in record.evaluations},
         tests={(e.processor, e.algorithm): e.test_seconds for e in record.evaluations},
+        memory={place: count for place, count in memory.items() if count},
         seconds_per_program=statistics.median(per_program) if per_program else None,
     )
 

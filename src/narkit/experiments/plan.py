@@ -132,7 +132,7 @@ class Predictor:
             validating=-(-config.steps // config.validate_every) * validation,
             testing=config.test * len(selection.rules(config)) * test,  # rules that agree are scored once
             programs=programs,
-            memory=predicted_memory(config),
+            memory=known.memory.get(place) or predicted_memory(config),
         )
 
     def _validation(self, config: TrainConfig, validation: Validation) -> float:

@@ -44,8 +44,8 @@ class SweepObserver(Observer):
     def cell_stopped(self, cell: Cell, message: str) -> None:
         """A signal or the end of the budget has stopped it; everything is saved."""
 
-    def cell_not_started(self, cell: Cell, predicted: float, left: float) -> None:
-        """With whole cells only: it is predicted not to fit into what is left of the budget."""
+    def cell_not_started(self, cell: Cell, missing: float) -> None:
+        """With whole cells only: the budget is predicted to be so many seconds too short for it."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Sweep:
         self.ahead: _Ahead | None = None
         self.current_ends = time.monotonic()  # as predicted
         self.tried: set[str] = set()  # cells that this process has begun, finished or not
-        self.too_long: list[tuple[Cell, float, float]] = []  # cells that do not fit: seconds needed and left
+        self.too_long: list[Cell] = []  # cells that do not fit into what is left of the budget
         self.outcome = Outcome()
 
     def complete(self) -> Outcome:
@@ -202,13 +202,15 @@ class _Sweep:
     def _next(self) -> tuple[Cell, Claim, _Ahead | None] | None:
         if self.ahead is not None:
             ahead, self.ahead = self.ahead, None
-            return ahead.cell, ahead.claim, ahead
+            if self._missing_seconds(ahead.cell, 0.0, compiled=True) <= 0:
+                return ahead.cell, ahead.claim, ahead
+            ahead.give_up()  # the cell before it took longer than predicted
         taken = self._claim_next(0.0)
         if taken is not None:
             return *taken, None
-        for cell, needed, left in self.too_long:
+        for cell in self.too_long:
             self.outcome.not_started.append(cell)
-            self.observer.cell_not_started(cell, needed, left)
+            self.observer.cell_not_started(cell, self._missing_seconds(cell, 0.0))
         return None
 
     def _claim_next(self, starts_in: float) -> tuple[Cell, Claim] | None:
@@ -219,16 +221,21 @@ class _Sweep:
                 continue
             if self.directory.failure(cell) is not None and not self.options.retry_failed:
                 continue
-            if self.options.whole_cells:
-                needed = SPARE_SHARE * self.predictor.predict(cell, self.directory.step(cell)).seconds
-                left = self.asked.deadline - time.monotonic() - starts_in
-                if needed > left:
-                    self.too_long.append((cell, needed, left))
-                    continue
+            if self._missing_seconds(cell, starts_in) > 0:
+                self.too_long.append(cell)
+                continue
             claim = self.directory.claim(cell)
             if claim is not None:
                 return cell, claim
         return None
+
+    def _missing_seconds(self, cell: Cell, starts_in: float, compiled: bool = False) -> float:
+        """How much longer the budget would have to be for a cell, where only whole ones are wanted."""
+        if not self.options.whole_cells:
+            return 0.0
+        predicted = self.predictor.predict(cell, self.directory.step(cell))
+        needed = predicted.seconds - (predicted.compiling if compiled else 0.0)
+        return SPARE_SHARE * needed - (self.asked.deadline - time.monotonic() - starts_in)
 
     def _begin_ahead(self) -> None:
         if not self.compile_ahead or self.ahead is not None or self.asked:
