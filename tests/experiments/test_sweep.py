@@ -244,12 +244,6 @@ def test_a_claim_excludes_others(tiny_cells: TinyCells, tmp_path: Path) -> None:
     assert directory.state(cell) is State.LEFT
 
 
-def test_weights_are_kept_where_asked(tiny_cells: TinyCells, tmp_path: Path) -> None:
-    run(tiny_cells(algorithms=("bfs",)), tmp_path, weights=frozenset())
-    assert [path.name for path in (tmp_path / "mpnn").iterdir()] == ["bfs.json"]
-    assert record(tmp_path, "bfs").weights is None
-
-
 # Predictions.
 
 
@@ -382,12 +376,14 @@ def test_budgets_are_read() -> None:
     assert [parse_budget(text) for text in ("9m", "90s", "1h30m", "1.5m", None)] == [540, 90, 5400, 90, None]
 
 
-def test_live_table(tiny_cells: TinyCells, tmp_path: Path) -> None:
+def test_live_table_and_no_weights(tiny_cells: TinyCells, tmp_path: Path) -> None:
     """On a terminal a table is kept up to date."""
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     cells = tiny_cells(algorithms=("bfs",))
     with SweepDisplay(console, cells, SweepDirectory(tmp_path)) as display:
-        run(cells, tmp_path, display)
+        run(cells, tmp_path, display, weights=frozenset())
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     for expected in ("interrupted", "time left about", "compiling", "mpnn/bfs done in 0:00:"):
         assert expected in printed
+    assert [path.name for path in (tmp_path / "mpnn").iterdir()] == ["bfs.json"]
+    assert record(tmp_path, "bfs").weights is None

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from narkit.experiments.cells import Cell, SweepDirectory
 from narkit.experiments.checks import check_file, record_files
 from narkit.experiments.records import RunRecord
+from narkit.experiments.sweep import run_sweep
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -26,11 +29,9 @@ main()
 
 
 @pytest.fixture(scope="module")
-def whole(tiny_arguments: list[str], program_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+def whole(tiny_sweep: Path) -> dict[str, dict]:
     """The results of the sweep that nothing happened to, by cell."""
-    folder = tmp_path_factory.mktemp("whole")
-    finish(tiny_arguments, folder, program_cache)
-    return results(folder)
+    return results(tiny_sweep)
 
 
 def results(folder: Path) -> dict[str, dict]:
@@ -136,7 +137,11 @@ def test_two_sweeps_share_the_work(
 
 
 def test_a_full_disk_ends_the_sweep_and_loses_nothing(
-    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+    whole: dict[str, dict],
+    tiny_arguments: list[str],
+    tiny_cells: Callable[..., list[Cell]],
+    program_cache: Path,
+    tmp_path: Path,
 ) -> None:
     """Files may not grow beyond some bytes, which is what a full disk looks like to a process."""
     one = [*tiny_arguments, "--algorithms", "bfs"]
@@ -147,6 +152,6 @@ def test_a_full_disk_ends_the_sweep_and_loses_nothing(
     assert "Error: the checkpoint of step 2 could not be written" in printed
     assert "FAILED" not in printed  # a cell is not to blame for the disk
     assert record_files(tmp_path) == []
-    finish(one, tmp_path, program_cache)
+    run_sweep(tiny_cells(algorithms=("bfs",)), SweepDirectory(tmp_path), preset="quick")
     assert results(tmp_path) == {"mpnn/bfs": whole["mpnn/bfs"]}
     assert files_of(tmp_path) == FILES[:2]
