@@ -34,14 +34,18 @@ def cpu_model() -> str:
 
 
 def commit() -> str:
-    """The commit of the source tree, with a plus sign if files differ from it; `unknown` outside a repository."""
+    """The commit of the source tree, with a plus sign if files differ from it.
+
+    Outside a repository it is what the variable NARKIT_COMMIT says, for copies of a tree on another machine; else
+    `unknown`.
+    """
     where = Path(__file__).parent
     try:
         run = {"cwd": where, "capture_output": True, "text": True, "check": True}
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **run).stdout.strip()
         changed = subprocess.run(["git", "status", "--porcelain", "--", "."], **run).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("NARKIT_COMMIT") or "unknown"
     return f"{head}+" if changed else head
 
 
