@@ -19,6 +19,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from narkit.algorithms import ALGORITHMS
+from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
 from narkit.models import objective, predictions
 from narkit.models.network import DeviceBatch, Reasoner, unroll
@@ -55,7 +56,7 @@ class Programs:
         self._restore = _restorer(skeleton)
         clip = optax.clip_by_global_norm(config.gradient_clip) if config.gradient_clip else optax.identity()
         self._optimizer = optax.chain(clip, optax.adam(config.learning_rate))
-        options = _compiler_options()
+        options = compiler_options()
         self._jit_step = jax.jit(self._train_step, donate_argnums=0, compiler_options=options)
         self._jit_predict = jax.jit(self._predict_all_seeds, static_argnums=2, compiler_options=options)
         self._steps: dict[tuple, jax.stages.Compiled] = {}
@@ -150,11 +151,6 @@ class Programs:
             return predictions.decode_outputs(spec, logits), loss, counts
 
         return jax.vmap(predict)(parameters)
-
-
-def _compiler_options() -> dict[str, str] | None:
-    """On a GPU XLA's own rewriting of softmaxes fails on TEAM where edges have a single scalar, as in the sorts."""
-    return {"xla_disable_hlo_passes": "triton-softmax-rewriter"} if jax.default_backend() == "gpu" else None
 
 
 def _shape_key(batch: DeviceBatch) -> tuple:

@@ -1,0 +1,38 @@
+"""Options for XLA, the same for every program of a process."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+
+OPTIONS: dict[str, dict[str, str]] = {
+    # XLA's rewriting of softmaxes fails on TEAM where edges have a single scalar, as in the sorts.
+    "gpu": {"xla_disable_hlo_passes": "triton-softmax-rewriter"},
+    # XLA hands the reduction over triplets to YNNPACK, which takes twice as long for a training step of TEAM, and to
+    # compile it.
+    "cpu": {"xla_cpu_experimental_ynn_fusion_type": ""},
+}
+"""What works around weaknesses of XLA, by backend."""
+
+
+@functools.cache
+def compiler_options() -> dict[str, str] | None:
+    """What `jax.jit` is given as `compiler_options` for networks, without the options that this jaxlib does not know.
+
+    XLA takes such options for a whole program, so only the outermost `jit` may have them.
+    """
+    wanted = OPTIONS.get(jax.default_backend(), {})
+    return {name: value for name, value in wanted.items() if is_known(name, value)} or None
+
+
+def is_known(name: str, value: str) -> bool:
+    """Whether the installed jaxlib takes this option. XLA's options come and go with its versions."""
+    argument = jax.ShapeDtypeStruct((), jax.numpy.float32)
+    try:
+        jax.jit(lambda x: x, compiler_options={name: value}).lower(argument).compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "INVALID_ARGUMENT" not in str(error):
+            raise
+        return False
+    return True
