@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from narkit.kernels import deferred_gradients, time_loop
-from narkit.kernels.deferred_gradients import BackwardStep
+from narkit.kernels.deferred_gradients import ReversibleStep
 
 CAPACITY, BATCH, NODES, HIDDEN = 6, 3, 4, 5
 
@@ -84,8 +84,8 @@ def test_what_leaves_the_loop(problem):
     """Weights are finished after the loop, and what the gradient does not read is not saved."""
     params, data, hidden, _ = problem
     with jax.enable_x64(True):
-        backward = time_loop._backward_step(step, params, data, (hidden, hidden))
-        assert isinstance(backward, BackwardStep)
+        backward, _ = time_loop._reversible(step, params, data, (hidden, hidden))
+        assert isinstance(backward, ReversibleStep)
         deferred = dict(zip(sorted(params), [d is not None for d in backward._deferred], strict=True))
         assert deferred == {"bias": False, "inner": True, "out": True}
-        assert len(backward.what_it_reads((hidden, hidden))) == 1
+        assert len(backward.empty_kept(1)) == 1

@@ -8,7 +8,7 @@ cuts it there. Whatever it does not recognise is summed inside the loop, so it c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,39 +20,80 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
 LARGEST_FACTOR = 2**19
-"""Factors with more elements than this (per seed) are multiplied inside the loop: stacking them would cost more."""
+"""Factors with more elements than this (per seed) are multiplied inside the loop: stacking them would cost more. Values
+that bear the name `STACKED` are stacked whatever their size."""
+
+SAVED = "saved"
+"""Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the way forth, not computed again."""
+
+STACKED = "stacked"
 
 # Linear maps of a single argument: applied to a sum they give the sum of what they give.
-_LINEAR = {"transpose", "reshape", "squeeze", "convert_element_type", "reduce_sum", "broadcast_in_dim", "neg"}
+_LINEAR = {"transpose", "reshape", "squeeze", "convert_element_type", "reduce_sum", "broadcast_in_dim", "neg", "slice"}
 
 
 @dataclass(frozen=True)
 class _Deferred:
     """A weight's gradient that is finished after the loop: a product (or sum) over time, then linear maps."""
 
-    factors: tuple[Var, ...]  # one: summed over time; two: multiplied
+    factors: tuple[_Factor, ...]  # one: summed over time; two: multiplied
     product: JaxprEqn | None
     maps: tuple[JaxprEqn, ...]  # from the product towards the gradient
 
 
-class BackwardStep:
-    """One step in reverse, `(params, data, t, carry, d_carry, d_y) -> d_carry, summands, factors`."""
+@dataclass(frozen=True)
+class _Factor:
+    """A value that is stacked over time, and the linear maps that make a factor of it."""
+
+    var: Var
+    maps: tuple[JaxprEqn, ...] = ()
+
+    def over_time(self, stack: Array) -> Array:
+        for eqn in self.maps:
+            stack = jax.vmap(lambda value, eqn=eqn: eqn.primitive.bind(value, **eqn.params))(stack)
+        return stack
+
+
+class ReversibleStep:
+    """One step forth and back, made from its pull-back.
+
+    `pull_back(params, data, t, carry, d_carry, d_y)` gives the next carry, y, d_carry and d_params. Forth, a step gives
+    the next carry, y and what to keep for the way back; back, d_carry, the gradients to sum and the factors to stack.
+    """
 
     def __init__(self, pull_back: Callable, params: PyTree, data: PyTree, t: ArrayLike, carry: PyTree, d_y: PyTree):
         program = _trace(pull_back, params, data, t, carry, carry, d_y)
-        self._params = jax.tree.structure(params)
-        self._carry = jax.tree.structure(carry)
-        num_carry = self._carry.num_leaves
-        d_carry, gradients = program.outputs[:num_carry], program.outputs[num_carry:]
+        self._params, self._carry, self._y = (jax.tree.structure(tree) for tree in (params, carry, d_y))
+        self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
+        num_carry, num_y = self._carry.num_leaves, self._y.num_leaves
+        results = program.outputs[: num_carry + num_y]
+        d_carry, gradients = program.outputs[num_carry + num_y :][:num_carry], program.outputs[2 * num_carry + num_y :]
+        named = _named(program, SAVED)
         self._deferred = _find_deferred(program, gradients)
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
-        self._stacked = list(dict.fromkeys(var for d in self._deferred if d is not None for var in d.factors))
-        self._inside = program.for_outputs([*d_carry, *self._summed, *self._stacked])
-        before = len(jax.tree.leaves((params, data, t)))
-        self._reads = [var in self._inside.variables for var in program.inputs[before : before + num_carry]]
+        factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
+        carried = program.inputs[self._num_forth - num_carry : self._num_forth]
+        back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
+        # What the way back reads of the way forth is kept; factors among it need not be stacked once more.
+        self._kept = [var for var in (*carried, *named) if var in back.variables]
+        self._stacked = [var for var in factors if var not in set(self._kept)]
+        self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
+        self._forth = program.for_outputs([*results, *self._kept])
 
-    def __call__(self, params, data, t, carry, d_carry, d_y) -> tuple[PyTree, list[Array], list[Array]]:
-        results = self._inside.run(jax.tree.leaves((params, data, t, carry, d_carry, d_y)))
+    def forth(self, params, data, t, carry) -> tuple[PyTree, PyTree, list[Array]]:
+        results = self._forth.run(jax.tree.leaves((params, data, t, carry)))
+        carries, ys = self._carry.num_leaves, self._y.num_leaves
+        return (
+            jax.tree.unflatten(self._carry, results[:carries]),
+            jax.tree.unflatten(self._y, results[carries : carries + ys]),
+            results[carries + ys :],
+        )
+
+    def back(self, params, data, t, kept: Sequence[Array], d_carry, d_y) -> tuple[PyTree, list[Array], list[Array]]:
+        before = jax.tree.leaves((params, data, t))
+        unread = [None] * self._carry.num_leaves
+        known = dict(zip(self._kept, kept, strict=True))
+        results = self._back.run([*before, *unread, *jax.tree.leaves((d_carry, d_y))], known)
         carries, sums = self._carry.num_leaves, len(self._summed)
         return (
             jax.tree.unflatten(self._carry, results[:carries]),
@@ -60,26 +101,19 @@ class BackwardStep:
             results[carries + sums :],
         )
 
-    def what_it_reads(self, carry: PyTree) -> list[Array]:
-        """The parts of the carry that the step in reverse depends on."""
-        return [leaf for leaf, is_read in zip(jax.tree.leaves(carry), self._reads, strict=True) if is_read]
-
-    def restore(self, read: Sequence[Array], blank: PyTree) -> PyTree:
-        """A carry with the parts that are read, and blanks for the rest."""
-        parts = iter(read)
-        leaves = zip(jax.tree.leaves(blank), self._reads, strict=True)
-        return jax.tree.unflatten(self._carry, [next(parts) if is_read else leaf for leaf, is_read in leaves])
-
     def empty_sums(self) -> list[Array]:
         return [jnp.zeros(_shape(var), _aval(var).dtype) for var in self._summed]
+
+    def empty_kept(self, capacity: int) -> list[Array]:
+        return [jnp.zeros((capacity, *_shape(var)), _aval(var).dtype) for var in self._kept]
 
     def empty_stacks(self, capacity: int) -> list[Array]:
         return [jnp.zeros((capacity, *_shape(var)), _aval(var).dtype) for var in self._stacked]
 
-    def finish(self, sums: Sequence[Array], stacks: Sequence[Array]) -> PyTree:
-        """The gradients of the parameters, from what the loop summed and stacked."""
+    def finish(self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array]) -> PyTree:
+        """The gradients of the parameters, from what the loops summed, stacked and kept (zero beyond the last step)."""
         remaining = iter(sums)
-        stack_of = dict(zip(self._stacked, stacks, strict=True))
+        stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
         gradients = [
             next(remaining) if deferred is None else _evaluate(deferred, stack_of) for deferred in self._deferred
         ]
@@ -96,16 +130,16 @@ def _shape(var: Any) -> tuple[int, ...]:
 
 
 def _evaluate(deferred: _Deferred, stack_of: dict[Var, Array]) -> Array:
-    factors = [stack_of[var] for var in deferred.factors]
+    factors = [factor.over_time(stack_of[factor.var]) for factor in deferred.factors]
     if deferred.product is None:
         value = factors[0].sum(0)
     else:
         params = deferred.product.params
-        (left, right), _ = params["dimension_numbers"]
-        over_time = ((0, *(axis + 1 for axis in left)), (0, *(axis + 1 for axis in right)))
+        (left, right), (batched_left, batched_right) = params["dimension_numbers"]
+        later = lambda axes: tuple(axis + 1 for axis in axes)  # noqa: E731
         value = lax.dot_general(
             *factors,
-            dimension_numbers=(over_time, ((), ())),
+            dimension_numbers=(((0, *later(left)), (0, *later(right))), (later(batched_left), later(batched_right))),
             precision=params["precision"],
             preferred_element_type=params["preferred_element_type"],
         )
@@ -129,19 +163,26 @@ class _Program:
         read = [var for eqn in self.operations for var in eqn.invars] + self.outputs
         return {var for var in read if isinstance(var, Var)}
 
-    def for_outputs(self, outputs: Sequence[Any]) -> _Program:
-        """The program for other outputs, without what they do not depend on."""
+    def for_outputs(self, outputs: Sequence[Any], given: Iterable[Var] = ()) -> _Program:
+        """The program for other outputs, without what they do not depend on if the values `given` are known."""
+        given = set(given)
         needed = {var for var in outputs if isinstance(var, Var)}
         kept = []
         for eqn in reversed(self.operations):
-            if not needed.isdisjoint(eqn.outvars):
+            if not (needed - given).isdisjoint(eqn.outvars):
                 kept.append(eqn)
                 needed |= {var for var in eqn.invars if isinstance(var, Var)}
         return _Program(kept[::-1], self.inputs, list(outputs), self.constants)
 
-    def run(self, arguments: Sequence[Any]) -> list[Any]:
-        values = {**self.constants, **dict(zip(self.inputs, arguments, strict=True))}
+    def run(self, arguments: Sequence[Any], known: Mapping[Var, Any] | None = None) -> list[Any]:
+        """Runs the program. `known` values take the place of arguments, and of operations that are no longer there."""
+        values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
         return _interpret(self.operations, self.outputs, values)
+
+
+def _named(program: _Program, name: str) -> list[Var]:
+    """The values that bear a name."""
+    return [eqn.outvars[0] for eqn in program.operations if eqn.primitive.name == "name" and eqn.params["name"] == name]
 
 
 def _trace(function: Callable, *arguments: PyTree) -> _Program:
@@ -178,17 +219,28 @@ def _find_deferred(program: _Program, gradients: Sequence[Any]) -> list[_Deferre
     """For each gradient, how to finish it after the loop; None where it must be summed inside."""
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     chains = [_linear_chain(producer, var) for var in gradients]
+    named = set(_named(program, STACKED))
     found: list[_Deferred | None] = [None] * len(gradients)
     for i, (start, maps) in enumerate(chains):
         product = producer.get(start)
-        if product is not None and _is_small_product(product):
-            factors = tuple(var for var in product.invars if isinstance(var, Var))
-            found[i] = _Deferred(factors, product, maps)
-    stacked = {var for deferred in found if deferred is not None for var in deferred.factors}
+        if product is None or product.primitive.name != "dot_general":
+            continue
+        factors = [_factor(producer, var, named) for var in product.invars]
+        if all(factor is not None for factor in factors):
+            found[i] = _Deferred(tuple(factors), product, maps)
+    stacked = named | {factor.var for deferred in found if deferred is not None for factor in deferred.factors}
     for i, (start, maps) in enumerate(chains):
         if found[i] is None and start in stacked:
-            found[i] = _Deferred((start,), None, maps)
+            found[i] = _Deferred((_Factor(start),), None, maps)
     return found
+
+
+def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var]) -> _Factor | None:
+    """A factor of a product, if it can be stacked: as a part of a value that is to be stacked anyway, or if small."""
+    start, maps = _linear_chain(producer, var)
+    if start in named:
+        return _Factor(start, maps)
+    return _Factor(var) if isinstance(var, Var) and _aval(var).size <= LARGEST_FACTOR else None
 
 
 def _linear_chain(producer: dict[Var, JaxprEqn], var: Any) -> tuple[Any, tuple[JaxprEqn, ...]]:
@@ -198,10 +250,3 @@ def _linear_chain(producer: dict[Var, JaxprEqn], var: Any) -> tuple[Any, tuple[J
         maps.append(eqn)
         var = eqn.invars[0]
     return (var if isinstance(var, Var) else None), tuple(reversed(maps))
-
-
-def _is_small_product(eqn: JaxprEqn) -> bool:
-    if eqn.primitive.name != "dot_general" or not all(isinstance(var, Var) for var in eqn.invars):
-        return False
-    _, (batched, _) = eqn.params["dimension_numbers"]
-    return not batched and all(_aval(var).size <= LARGEST_FACTOR for var in eqn.invars)

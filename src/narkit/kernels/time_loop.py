@@ -3,9 +3,9 @@
 `jax.lax.scan` needs the number of steps when it is compiled, so batches of different lengths would each need a
 program, or all be padded to the longest ever. `time_loop` runs as many steps as the batch needs inside one program.
 
-The backward pass runs the steps in reverse and recomputes each from the carry that was saved before it. What the
-gradient does not read is not saved. Gradients of small weights leave the loop: in place of a product per weight and
-step, the factors of all steps are stacked and multiplied once after the loop.
+The backward pass runs the steps in reverse and recomputes each from the carry that was saved before it, and from what
+a step has named to be saved. What the gradient does not read is not saved. Gradients of small weights leave the loop:
+in place of a product per weight and step, the factors of all steps are stacked and multiplied once after the loop.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Int, PyTree
 
-from narkit.kernels.deferred_gradients import BackwardStep
+from narkit.kernels.deferred_gradients import ReversibleStep
 
 Step = Callable[[PyTree, PyTree, Array, PyTree], tuple[PyTree, PyTree]]
 """`carry, y = step(params, data, t, carry)`"""
@@ -39,66 +40,106 @@ def time_loop(
 
 
 def _loop(step, params, data, carry, num_steps, capacity):
-    carry, ys, _ = _run(step, params, data, carry, num_steps, capacity, save=lambda _: None)
-    return carry, ys
-
-
-def _run(step, params, data, carry, num_steps, capacity, save):
-    outputs = jax.eval_shape(lambda c: (step(params, data, _ZERO, c)[1], save(c)), carry)
-    stacks = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), outputs)
+    ys = jax.eval_shape(lambda c: step(params, data, _ZERO, c)[1], carry)
 
     def body(t, state):
-        carry, stacks = state
-        next_carry, y = step(params, data, t, carry)
-        return next_carry, _write(stacks, t, (y, save(carry)))
+        carry, ys = state
+        carry, y = step(params, data, t, carry)
+        return carry, _write(ys, t, y)
 
-    carry, (ys, saved) = lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, (carry, stacks))
-    return carry, ys, saved
+    return lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, (carry, _blank(ys, capacity)))
+
+
+def _blank(values: PyTree, capacity: int) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), values)
 
 
 def _write(stacks: PyTree, t: Array, values: PyTree) -> PyTree:
-    return jax.tree.map(lambda stack, value: lax.dynamic_update_index_in_dim(stack, value, t, 0), stacks, values)
+    return jax.tree.map(lambda stack, value: _write_row(stack, value, t), stacks, values)
 
 
 def _read(stacks: PyTree, t: Array) -> PyTree:
-    return jax.tree.map(lambda stack: lax.dynamic_index_in_dim(stack, t, 0, keepdims=False), stacks)
+    return jax.tree.map(lambda stack: _read_row(stack, t), stacks)
+
+
+# With rules of their own for `jax.vmap`: its rules for these two are a scatter and a gather, which check the row
+# against the bounds and copy it twice.
+
+
+@custom_vmap
+def _write_row(stack: Array, value: Array, t: Array) -> Array:
+    return lax.dynamic_update_index_in_dim(stack, value, t, 0)
+
+
+@_write_row.def_vmap
+def _write_rows(size, batched, stack, value, t):
+    in_stack, in_value, in_t = batched
+    if in_t:
+        rows = jax.vmap(lax.dynamic_update_index_in_dim, in_axes=(*(0 if b else None for b in batched), None))
+        return rows(stack, value, t, 0), True
+    if not in_stack:
+        stack = jnp.broadcast_to(stack, (size, *stack.shape))
+    if not in_value:
+        value = jnp.broadcast_to(value, (size, *value.shape))
+    return lax.dynamic_update_index_in_dim(stack, value, t, 1), True
+
+
+@custom_vmap
+def _read_row(stack: Array, t: Array) -> Array:
+    return lax.dynamic_index_in_dim(stack, t, 0, keepdims=False)
+
+
+@_read_row.def_vmap
+def _read_rows(size, batched, stack, t):
+    in_stack, in_t = batched
+    if in_t:
+        axes = (0 if in_stack else None, 0, None, None)
+        return jax.vmap(lax.dynamic_index_in_dim, in_axes=axes)(stack, t, 0, False), True
+    return lax.dynamic_index_in_dim(stack, t, 1 if in_stack else 0, keepdims=False), in_stack
 
 
 def _forward(step, params, data, carry, num_steps, capacity):
-    backward = _backward_step(step, params, data, carry)
-    last, ys, saved = _run(step, params, data, carry, num_steps, capacity, backward.what_it_reads)
-    return (last, ys), (params, data, saved, jax.tree.map(jnp.zeros_like, carry), num_steps)
+    reversible, blank_y = _reversible(step, params, data, carry)
+
+    def body(t, state):
+        carry, ys, kept = state
+        t = t.astype(jnp.int32)  # as traced
+        carry, y, to_keep = reversible.forth(params, data, t, carry)
+        return carry, _write(ys, t, y), _write(kept, t, to_keep)
+
+    start = (carry, _blank(blank_y, capacity), reversible.empty_kept(capacity))
+    last, ys, kept = lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
+    return (last, ys), (params, data, kept, jax.tree.map(jnp.zeros_like, carry), num_steps)
 
 
 def _backward(step, capacity, residuals, cotangents):
-    params, data, saved, blank, num_steps = residuals
+    params, data, kept, blank, num_steps = residuals
     num_steps = num_steps.astype(jnp.int32)
     d_carry, d_ys = cotangents
-    backward = _backward_step(step, params, data, blank)
+    reversible, _ = _reversible(step, params, data, blank)
 
     def body(i, state):
         d_carry, sums, stacks = state
-        t = num_steps - 1 - i
-        carry = backward.restore(_read(saved, t), blank)
-        d_carry, summands, factors = backward(params, data, t, carry, d_carry, _read(d_ys, t))
+        t = (num_steps - 1 - i).astype(jnp.int32)
+        d_carry, summands, factors = reversible.back(params, data, t, _read(kept, t), d_carry, _read(d_ys, t))
         sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
         return d_carry, sums, _write(stacks, t, factors)
 
-    start = (d_carry, backward.empty_sums(), backward.empty_stacks(capacity))
+    start = (d_carry, reversible.empty_sums(), reversible.empty_stacks(capacity))
     d_carry, sums, stacks = lax.fori_loop(_ZERO, num_steps, body, start)
-    return backward.finish(sums, stacks), None, d_carry, None
+    return reversible.finish(sums, stacks, kept), None, d_carry, None
 
 
-def _backward_step(step, params, data, carry) -> BackwardStep:
-    """Traces the reverse of one step. Only shapes matter here, so any carry will do."""
+def _reversible(step, params, data, carry) -> tuple[ReversibleStep, PyTree]:
+    """Traces one step with its reverse. Only shapes matter here, so any carry will do."""
 
     def pull_back(params, data, t, carry, d_carry, d_y):
-        _, vjp = jax.vjp(lambda p, c: step(p, data, t, c), params, carry)
+        results, vjp = jax.vjp(lambda p, c: step(p, data, t, c), params, carry)
         d_params, d_carry = vjp((d_carry, d_y))
-        return d_carry, d_params
+        return *results, d_carry, d_params
 
     d_y = jax.eval_shape(lambda c: step(params, data, _ZERO, c)[1], carry)
-    return BackwardStep(pull_back, params, data, _ZERO, carry, d_y)
+    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y), d_y
 
 
 _differentiable_loop: Any = jax.custom_vjp(_loop, nondiff_argnums=(0, 5))

@@ -21,6 +21,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from narkit.kernels.narrow_product import narrow_product
 from narkit.models.layers import Linear
 
 
@@ -32,7 +33,7 @@ class Basis(eqx.Module):
 
     def __call__(self, scalars: Float[Array, "*axes scalar"]) -> Float[Array, "*axes hidden"]:
         """The features themselves."""
-        return scalars @ self.directions + self.offset
+        return narrow_product(scalars, self.directions) + self.offset
 
     def through(self, linear: Linear) -> Basis:
         """The basis of a Linear of these features."""

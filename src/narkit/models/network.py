@@ -189,8 +189,8 @@ class LastStep(eqx.Module):
     """What the output decoders read: the features and hidden states of each sample's own last step."""
 
     scalars: Scalars
-    hidden: Hidden
-    next_hidden: Hidden
+    hidden: Float[Array, "*batch node hidden"]
+    next_hidden: Float[Array, "*batch node hidden"]
 
 
 class BoundReasoner(eqx.Module):
@@ -206,15 +206,19 @@ class BoundReasoner(eqx.Module):
     def spec(self) -> Spec:
         return ALGORITHMS[self.algorithm].transformed_spec
 
-    def step(self, values: Values, hidden: Hidden) -> tuple[LastStep, dict[str, Array]]:
-        """One step for one sample: the next hidden state, and the logits of the next hints."""
-        num_nodes = hidden.shape[0]
+    def step(self, values: Values, hidden: Float[Array, "batch node hidden"]) -> tuple[LastStep, dict[str, Array]]:
+        """One step for a batch: the next hidden states, and the logits of the next hints."""
+        num_nodes = hidden.shape[1]
         encoded = {name: values[name] for name in self.encoded}
-        scalars = scalars_of(self.spec, encoded, num_nodes)
-        connected = adjacency(self.spec, encoded, num_nodes)
-        next_hidden = self.processor(scalars, connected, hidden)
+        scalars = jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
+        connected = jax.vmap(lambda sample: adjacency(self.spec, sample, num_nodes))(encoded)
+        next_hidden = self.processor.batched(scalars, connected, hidden)
+        logits = jax.vmap(self._hints)(scalars, hidden, next_hidden)
+        return LastStep(scalars, hidden, next_hidden), logits
+
+    def _hints(self, scalars: Scalars, hidden: Hidden, next_hidden: Hidden) -> dict[str, Array]:
         latents = self.processor.edge_latents(scalars, hidden)
-        return LastStep(scalars, hidden, next_hidden), self.hint_decoders(scalars, hidden, next_hidden, latents)
+        return self.hint_decoders(scalars, hidden, next_hidden, latents)
 
     def outputs(self, last: LastStep) -> dict[str, Array]:
         """The output logits of one sample."""
@@ -257,7 +261,7 @@ def unroll(
 
     def step(network, data, i, carry):
         hidden, hints, last = carry
-        here, logits = jax.vmap(network.step)({**data["inputs"], **hints}, hidden)
+        here, logits = network.step({**data["inputs"], **hints}, hidden)
         # Every sample takes part in the first step, even one without a second hint.
         counts = (data["lengths"] > i + 1) | (i == 0)
         last = jax.tree.map(lambda new, old: _choose(counts, new, old), here, last)
@@ -289,7 +293,7 @@ def unroll(
         data |= {"key": forcing_key}
     hidden = jnp.zeros((batch_size, num_nodes, reasoner.hidden_size))
     hints = {name: as_value(spec[name], values[0], num_nodes) for name, values in batch.hints.items() if feeds_back}
-    blank = jax.eval_shape(jax.vmap(network.step), {**data["inputs"], **hints}, hidden)[0]
+    blank = jax.eval_shape(network.step, {**data["inputs"], **hints}, hidden)[0]
     carry = (hidden, hints, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), blank))
     if num_steps is None:
         num_steps = jnp.maximum(1, batch.lengths.max() - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Bool, Float
 
 from narkit.models.features import Bases, Scalars
@@ -19,6 +20,12 @@ class BoundProcessor(eqx.Module):
     @abc.abstractmethod
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         """The next hidden state."""
+
+    def batched(
+        self, scalars: Scalars, adjacency: Bool[Array, "batch node node"], hidden: Float[Array, "batch node hidden"]
+    ) -> Float[Array, "batch node hidden"]:
+        """The next hidden states of a batch; processors with kernels of their own take it whole."""
+        return jax.vmap(self)(scalars, adjacency, hidden)
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node latent"] | None:
         """What decoders read beside the encoded edges, if anything."""

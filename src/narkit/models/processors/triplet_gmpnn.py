@@ -6,14 +6,16 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from narkit.kernels import triplets
+from narkit.kernels.narrow_product import narrow_product
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, side_by_side, split_outputs
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
+from narkit.models.processors.fused import FusedGatedStep, is_fused
 from narkit.models.processors.message_passing import (
-    BoundMessagePassing,
+    BoundMessagePassingProcessor,
     MessagePassing,
     Senders,
     everyone,
@@ -66,7 +68,7 @@ class BoundTripletReasoning(eqx.Module):
         # Only terms with i take part in the maximum over i.
         best = triplets.triplet_max(node_i[:, None] + edge_ij, edge_ik)
         rest = node_j[:, None] + node_k[None] + edge_jk + self.graph(scalars.graph)
-        return jax.nn.relu(self.out(best + rest))
+        return jax.nn.relu(narrow_product(best + rest, self.out.weight) + self.out.bias)
 
 
 class TripletProcessor(Processor):
@@ -85,22 +87,25 @@ class TripletProcessor(Processor):
         self.latent_size = hidden_size
 
     def bind(self, bases: Bases) -> BoundProcessor:
-        return BoundTripletProcessor(
-            self.message_passing.bind(bases),
-            bases.edge.through(self.message_passing.edge),
-            self.triplets.bind(bases),
-            type(self).senders,
+        messages: BoundProcessor = BoundMessagePassingProcessor(
+            self.message_passing.bind(bases), bases.edge.through(self.message_passing.edge), type(self).senders
         )
+        if type(self).senders is everyone and is_fused(self.message_passing):
+            messages = FusedGatedStep.of(bases, self.message_passing, None)
+        return BoundTripletProcessor(messages, self.triplets.bind(bases))
 
 
 class BoundTripletProcessor(BoundProcessor):
-    message_passing: BoundMessagePassing
-    edge: Basis
+    messages: BoundProcessor
     triplets: BoundTripletReasoning
-    senders: Senders = eqx.field(static=True)
 
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
-        return self.message_passing(scalars, hidden, self.edge(scalars.edge), self.senders(adjacency))
+        return self.messages(scalars, adjacency, hidden)
+
+    def batched(
+        self, scalars: Scalars, adjacency: Bool[Array, "batch node node"], hidden: Float[Array, "batch node hidden"]
+    ) -> Float[Array, "batch node hidden"]:
+        return self.messages.batched(scalars, adjacency, hidden)
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node hidden"]:
         return self.triplets(scalars, hidden)

@@ -1,0 +1,5 @@
+"""`python -m narkit` is `narkit`."""
+
+from narkit.cli import main
+
+main()

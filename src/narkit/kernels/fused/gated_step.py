@@ -1,0 +1,65 @@
+"""A whole step of gated message passing, with or without Triplet Edge Attention, in fused kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.kernels.deferred_gradients import SAVED, STACKED
+from narkit.kernels.fused import messages, update
+from narkit.kernels.fused.messages import MessageWeights
+from narkit.kernels.fused.update import UpdateWeights
+
+
+def gated_step(
+    terms: Float[Array, "sample node term*hidden"],
+    scalars: Float[Array, "sample node node scalar"],
+    hidden: Float[Array, "sample node hidden"],
+    message_weights: MessageWeights,
+    update_weights: UpdateWeights,
+    slope: float,
+) -> Float[Array, "sample node hidden"]:
+    """The next hidden state of every node.
+
+    `terms` has, side by side, what every node contributes: with attention x_i, x_j and x_k; then what it adds as the
+    receiver and as the sender of a message; then to its update and to the gate. Arrays of several seeds come through
+    `jax.vmap`.
+    """
+    return _step(terms, scalars, hidden, message_weights, update_weights, slope)
+
+
+def _primal(terms, scalars, hidden, message_weights, update_weights, slope):
+    (message,) = messages.forward(terms, scalars, message_weights, slope, save=False)
+    return update.forward(message, terms, hidden, update_weights)
+
+
+def _forward(terms, scalars, hidden, message_weights, update_weights, slope):
+    # A time loop keeps what is named so for its way back, in place of running the kernels once more.
+    saved = messages.forward(terms, scalars, message_weights, slope, save=True)
+    message, best, record = (checkpoint_name(value, SAVED) for value in saved)
+    result = checkpoint_name(update.forward(message, terms, hidden, update_weights), SAVED)
+    return result, (terms, scalars, hidden, message_weights, update_weights, message, best, record)
+
+
+def _backward(slope, saved, d_result):
+    terms, scalars, hidden, message_weights, update_weights, message, best, record = saved
+    d_message, d_last, d_hidden, d_gate, d_vectors = update.backward(message, terms, hidden, update_weights, d_result)
+    d_first, d_scalars, d_message_weights = messages.backward(
+        terms, scalars, message_weights, best, record, d_message, slope
+    )
+    d_terms = checkpoint_name(jnp.concatenate([*d_first, d_last], axis=-1), STACKED)
+    size = hidden.shape[-1]
+    d_on_message = jnp.einsum("bnh,bng->hg", message, d_terms[..., -2 * size :])
+    no_gradient: Any = (None, None)
+    d_update_weights = UpdateWeights(
+        jnp.moveaxis(d_on_message.reshape(size, 2, size), 1, 0), d_gate, d_vectors, no_gradient, no_gradient
+    )
+    return d_terms, d_scalars, d_hidden, d_message_weights, d_update_weights
+
+
+_step: Any = jax.custom_vjp(_primal, nondiff_argnums=(5,))
+_step.defvjp(_forward, _backward)

@@ -1,0 +1,176 @@
+"""The one place that launches fused kernels, and that says when they are used.
+
+Kernels are CUDA C++ in the `.cu` files beside this, compiled when a program is traced: NVRTC, which comes with JAX's
+CUDA packages, makes PTX for the GPU at hand (Ampere or later), and XLA launches it like one of its own kernels. On
+other machines the plain formulas run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+from jaxtyping import Array
+
+from narkit.errors import UnknownNameError
+from narkit.kernels.fused import nvrtc
+
+OLDEST_GPU = 80  # compute capability times ten: bfloat16 on the matrix units
+THREADS = 128
+
+
+class Mode(enum.StrEnum):
+    """How the parts that have a fused kernel run."""
+
+    FUSED = "fused"
+    PLAIN = "plain"
+
+
+_forced: Mode | None = None
+
+
+def mode() -> Mode:
+    """How these parts run: as kernels on a GPU that can, else by the plain formulas."""
+    return _forced if _forced is not None else _best_mode()
+
+
+@contextlib.contextmanager
+def use(forced: Mode | str | None) -> Iterator[None]:
+    """Decides for a while how these parts run, for tests and comparisons. Programs traced before stay as they are."""
+    global _forced
+    before = _forced
+    try:
+        _forced = None if forced is None else Mode(forced)
+    except ValueError:
+        raise UnknownNameError("mode", str(forced), list(Mode)) from None
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+@functools.cache
+def _best_mode() -> Mode:
+    if jax.default_backend() != "gpu":
+        return Mode.PLAIN
+    reason = None
+    if not nvrtc.available():
+        reason = "NVRTC, which comes with JAX's CUDA packages, was not found"
+    elif compute_capability() < OLDEST_GPU:
+        reason = f"this GPU has compute capability {compute_capability() / 10}, they need {OLDEST_GPU / 10}"
+    if reason is None:
+        return Mode.FUSED
+    warnings.warn(f"networks run without fused kernels, several times slower: {reason}", stacklevel=2)
+    return Mode.PLAIN
+
+
+@functools.cache
+def compute_capability() -> int:
+    """Of the GPU in use, times ten: 90 for Hopper."""
+    return round(10 * float(jax.devices()[0].compute_capability))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel for certain sizes: a file, the name of a function in it, and what its macros are."""
+
+    source: str
+    name: str
+    macros: tuple[tuple[str, int | float], ...]
+    grid: tuple[int, int]  # per seed
+    shared_bytes: int
+
+    def __call__(self, *operands: Array, outputs: Sequence[tuple[tuple[int, ...], Any]]) -> list[Array]:
+        """Runs it; `outputs` are the shapes and types of what it writes."""
+        shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in outputs)
+        return _launch.bind(*operands, kernel=self, outputs=shapes, seeds=1)
+
+    def code(self) -> str:
+        """The source with its macros, as a compiler reads it."""
+        lines = [f"#define {name} {_literal(value)}" for name, value in self.macros]
+        lines.append(f"#define BUILD_{self.name}")
+        return "\n".join([*lines, _read("common.cuh"), _read(self.source)])
+
+
+def _literal(value: float) -> str:
+    return f"{value!r}f" if isinstance(value, float) else str(value)
+
+
+@functools.cache
+def _read(name: str) -> str:
+    return (Path(__file__).parent / name).read_text()
+
+
+# ------------------------------------------------------------------------------------------------------- as a primitive
+
+_launch = Primitive("fused_kernel")
+_launch.multiple_results = True
+
+emulator: Callable[..., Any] | None = None
+"""For tests: `emulator(kernel, seeds, outputs, *operands)` runs a kernel on a CPU."""
+
+
+@_launch.def_abstract_eval
+def _shapes(*_: Any, outputs: Sequence[jax.ShapeDtypeStruct], **__: Any) -> list[Any]:
+    return [jax.core.ShapedArray(output.shape, output.dtype) for output in outputs]
+
+
+@_launch.def_impl
+def _run(*operands: Array, **options: Any) -> list[Array]:
+    return jax.jit(lambda *args: _launch.bind(*args, **options))(*operands)
+
+
+def _batch(operands: Sequence[Array], axes: Sequence[int | None], *, kernel, outputs, seeds):
+    """A further axis is one of seeds: kernels take as many as there are, each with its own weights."""
+    size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
+    moved = [
+        jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+        for x, axis in zip(operands, axes, strict=True)
+    ]
+    stacked = tuple(jax.ShapeDtypeStruct((size, *output.shape), output.dtype) for output in outputs)
+    results = _launch.bind(*moved, kernel=kernel, outputs=stacked, seeds=size * seeds)
+    return results, [0] * len(results)
+
+
+batching.primitive_batchers[_launch] = _batch
+
+
+def _lower_to_gpu(context, *operands, kernel: Kernel, outputs, seeds: int):
+    rule = jax.ffi.ffi_lowering("__gpu$xla.gpu.ptx")
+    grid, block = (*kernel.grid, seeds), (THREADS, 1, 1)
+    sizes = {f"{what}_{axis}": np.int32(size) for what, shape in (("grid", grid), ("block", block))
+             for axis, size in zip("xyz", shape, strict=True)}  # fmt: skip
+    return rule(
+        context,
+        *operands,
+        name=kernel.name,
+        kernel_type="ptx",
+        kernel_data=nvrtc.compile_to_ptx(kernel.code(), compute_capability()),
+        shared_mem_bytes=np.int32(kernel.shared_bytes),
+        output_indices=[np.int32(len(operands) + i) for i in range(len(outputs))],
+        **sizes,
+    )
+
+
+mlir.register_lowering(_launch, _lower_to_gpu, platform="cuda")
+
+
+def _lower_to_cpu(*operands: Array, kernel: Kernel, outputs, seeds: int):
+    if emulator is None:
+        raise RuntimeError(f"the kernel {kernel.name} runs on NVIDIA GPUs only; use the plain mode")
+    run = functools.partial(emulator, kernel, seeds, outputs)
+    return jax.pure_callback(run, list(outputs), *operands)
+
+
+mlir.register_lowering(_launch, mlir.lower_fun(_lower_to_cpu, multiple_results=True), platform="cpu")

@@ -1,0 +1,190 @@
+"""From the scalars of edges to the message that each node receives: one kernel forward, two backward.
+
+For every receiver j, over all senders i and third nodes k:
+
+    logit_ijk  = a . LeakyReLU(x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3)
+    latent_ij  = ReLU((sum_k softmax_k(logit_ijk) s_ik) V + v)
+    message_ij = ReLU(ReLU(latent_ij Me + receive_j + send_i) W1 + b1) W2 + b2
+    message_j  = max over i of message_ij
+
+Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j + send_i)`.
+
+The forward kernel holds a tile of edges (i, j), walks over k with a running softmax, and hands the tile through the
+products; nothing of the size of n^2 hidden is written. With LeakyReLU(t) = (1 + slope) / 2 t + (1 - slope) / 2 |t| the
+linear part of the logits is a sum over pairs, and what does not depend on k cancels in the softmax.
+
+Backward, the first kernel recomputes the tile and pulls the cotangent of the message through the products. It writes
+the operands of the weights' gradients, which are multiplied after the time loop for all steps at once. The second one
+sums the gradient of t_ijk over k, over j and over i.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.kernels.deferred_gradients import STACKED
+from narkit.kernels.fused.launch import Kernel
+from narkit.kernels.fused.weights import HIDDEN_SIZE as H
+from narkit.kernels.fused.weights import frozen
+
+TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh
+
+
+class Attention(NamedTuple):
+    """The parameters of Triplet Edge Attention."""
+
+    triplet: Float[Array, "3 scalar hidden"]  # E1, E2, E3
+    weights: Float[Array, " hidden"]  # a
+
+
+class MessageWeights(NamedTuple):
+    """The parameters of one network, folded for edges with `scalar` scalars (at least one)."""
+
+    attention: Attention | None
+    value: Float[Array, "scalar hidden"]  # V
+    value_offset: Float[Array, " hidden"]  # v
+    products: Float[Array, "product hidden hidden"]  # Me (with attention), W1, W2
+    biases: Float[Array, "2 hidden"]  # b1, b2
+    fragments: Array  # of the products
+    transposed: Array  # of the products transposed
+
+    @classmethod
+    def of(cls, attention: Attention | None, value, value_offset, products, biases) -> MessageWeights:
+        return cls(attention, value, value_offset, products, biases, frozen(products), frozen(products, True))
+
+
+class _Tiling(NamedTuple):
+    """How the edges (i, j) of a graph are cut into tiles."""
+
+    num_nodes: int
+    senders: int
+    receivers: int
+
+    @classmethod
+    def of(cls, num_nodes: int) -> _Tiling:
+        return cls(num_nodes, 4 if num_nodes <= 4 else 8 if num_nodes <= 8 else 16, receivers=4)
+
+    @property
+    def receiver_blocks(self) -> int:
+        return -(-self.num_nodes // self.receivers)
+
+    @property
+    def sender_blocks(self) -> int:
+        return -(-self.num_nodes // self.senders)
+
+    @property
+    def rows(self) -> int:
+        return self.senders * self.receivers
+
+
+def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes) -> Kernel:
+    samples, n = terms.shape[:2]
+    tiling = _Tiling.of(n)
+    macros = {
+        "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(attends), "SLOPE": float(slope),
+        "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers,
+    }  # fmt: skip
+    return Kernel("messages.cu", name, tuple(macros.items()), (samples * grid[0], grid[1]), shared_bytes)
+
+
+class _Gradients(NamedTuple):
+    """What the backward kernel of the products writes; there is one `tile` per block of senders and receivers."""
+
+    operands: Array  # (sample, tile, product, row, hidden)
+    cotangents: Array
+    receive: Array  # (sample, sender block, node, hidden)
+    send: Array  # (sample, receiver block, node, hidden)
+    mixed: Array  # (sample, node, node, scalar + 1)
+    small: Array  # (sample, tile, scalar + 3, hidden): V, v, b1, b2
+
+
+def _products_backward(terms, scalars, weights, best, record, d_message, slope) -> _Gradients:
+    samples, n = terms.shape[:2]
+    num_scalars, num_products = scalars.shape[-1], weights.products.shape[0]
+    tiling = _Tiling.of(n)
+    tiles = tiling.receiver_blocks * tiling.sender_blocks
+    shared = 5 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * num_scalars * 4
+    kernel = _kernel("messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared)
+    factor = (samples, tiles, num_products, tiling.rows, H)
+    layout = _Gradients(
+        operands=(factor, jnp.bfloat16),
+        cotangents=(factor, jnp.bfloat16),
+        receive=((samples, tiling.sender_blocks, n, H), jnp.float32),
+        send=((samples, tiling.receiver_blocks, n, H), jnp.float32),
+        mixed=((samples, n, n, num_scalars + 1), jnp.float32),
+        small=((samples, tiles, num_scalars + 3, H), jnp.float32),
+    )
+    operands = (weights.value, weights.value_offset, weights.fragments, weights.transposed, weights.biases)
+    return _Gradients(*kernel(terms, scalars, *operands, best, record, d_message, outputs=layout))
+
+
+def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
+    """Gradients of x_i, x_k, x_j (sample, 3, node, hidden), of s_ij, s_ik, s_jk, and of E1, E2, E3 and a."""
+    samples, n = terms.shape[:2]
+    num_scalars = scalars.shape[-1]
+    blocks = -(-n // 4)
+    staged = 4 * n if n <= 32 else 0  # vectors of pairs
+    shared = max(4 * (num_scalars + 5), staged) * H * 4
+    kernel = _kernel("attention_backward", terms, scalars, slope, True, (blocks, 3), shared)
+    d_nodes, d_scalars, small = kernel(
+        terms, scalars, *weights.attention, record, d_mixed,
+        outputs=[
+            ((samples, 3, n, H), jnp.float32),
+            ((samples, 3, n, n, num_scalars), jnp.float32),
+            ((samples, 3, blocks, num_scalars + 1, H), jnp.float32),
+        ],
+    )  # fmt: skip
+    small = checkpoint_name(small, STACKED).sum((0, 2))
+    return d_nodes, d_scalars.sum(1), Attention(small[:, :-1], small[0, -1])
+
+
+def forward(
+    terms: Float[Array, "sample node term*hidden"],
+    scalars: Float[Array, "sample node node scalar"],
+    weights: MessageWeights,
+    slope: float,
+    save: bool,
+) -> tuple[Array, ...]:
+    """The message of every node; with `save` also which sender it came from, and the record of the attention.
+
+    `terms` has, side by side, what every node adds: with attention x_i, x_j and x_k; then receive and send; then two
+    for the update, which are not read here.
+    """
+    samples, n = terms.shape[:2]
+    num_scalars = scalars.shape[-1]
+    tiling = _Tiling.of(n)
+    shared = 2 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * WIDE_STRIDE * 4 + tiling.rows * num_scalars * 4
+    attends = weights.attention is not None
+    name = "messages_forward_saving" if save else "messages_forward"
+    kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared)
+    shapes: list[Any] = [((samples, n, H), jnp.float32)]
+    if save:
+        record = (n + 1 + num_scalars) if attends else 1
+        shapes += [((samples, n, H), jnp.int32), ((samples, n, n, record), jnp.float32)]
+    # Without attention its operands are not read; any will do.
+    attention = weights.attention if attends else Attention(weights.value, weights.value_offset)
+    operands = (*attention, weights.value, weights.value_offset, weights.fragments, weights.biases)
+    return tuple(kernel(terms, scalars, *operands, outputs=shapes))
+
+
+def backward(
+    terms: Array, scalars: Array, weights: MessageWeights, best: Array, record: Array, d_message: Array, slope: float
+) -> tuple[list[Array], Array, MessageWeights]:
+    """Gradients of the terms that are read, one by one, of the scalars and of the weights."""
+    out = _products_backward(terms, scalars, weights, best, record, d_message, slope)
+    operands, cotangents, small = (checkpoint_name(part, STACKED) for part in (out.operands, out.cotangents, out.small))
+    d_products = jnp.einsum("btmrh,btmrg->mhg", operands, cotangents, preferred_element_type=jnp.float32)
+    small = small.sum((0, 1))
+    d_terms = [out.receive.sum(1), out.send.sum(1)]
+    if weights.attention is None:
+        d_attention, d_scalars = None, out.mixed[..., :-1]
+    else:
+        d_nodes, d_scalars, d_attention = _attention_backward(terms, scalars, weights, record, out.mixed, slope)
+        d_terms = [d_nodes[:, 0], d_nodes[:, 2], d_nodes[:, 1], *d_terms]
+    no_gradient: Any = None
+    d_weights = MessageWeights(d_attention, small[:-3], small[-3], d_products, small[-2:], no_gradient, no_gradient)
+    return d_terms, d_scalars, d_weights

@@ -1,0 +1,157 @@
+// Runs CUDA kernels on a CPU, thread by thread, so that their arithmetic can be tested without a GPU.
+//
+// Every thread of a block is a coroutine. Barriers of a block and exchanges inside a warp hand over to the next one.
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#define EMULATED
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct uint2 { uint32_t x, y; };
+struct alignas(16) uint4 { uint32_t x, y, z, w; };
+struct Index { int x, y, z; };
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
+
+static Index threadIdx, blockIdx;
+static uint4* memory;
+static const int kThreads = 128, kWarps = 4;
+
+enum State { kRuns, kAtWarp, kAtBlock, kDone };
+struct Coroutine { ucontext_t context; std::vector<char> stack; State state; };
+static Coroutine coroutines[kThreads];
+static ucontext_t scheduler;
+static uint32_t exchanged[kWarps][32][6];
+
+inline void wait_for(State what) {
+  const int me = threadIdx.x;
+  coroutines[me].state = what;
+  swapcontext(&coroutines[me].context, &scheduler);
+}
+inline void __syncthreads() { wait_for(kAtBlock); }
+
+inline float __uint_as_float(uint32_t bits) { float value; memcpy(&value, &bits, 4); return value; }
+inline uint32_t bits_of(float value) { uint32_t bits; memcpy(&bits, &value, 4); return bits; }
+inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+
+inline float __shfl_sync(unsigned, float value, int source) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  exchanged[warp][lane][0] = bits_of(value);
+  wait_for(kAtWarp);
+  const float result = __uint_as_float(exchanged[warp][source % 32][0]);
+  wait_for(kAtWarp);
+  return result;
+}
+inline float __shfl_xor_sync(unsigned mask, float value, int bit) {
+  return __shfl_sync(mask, value, (threadIdx.x % 32) ^ bit);
+}
+
+inline uint32_t rounded(float value) {
+  const uint32_t bits = bits_of(value);
+  return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+inline uint32_t pack(float low, float high) { return rounded(low) | (rounded(high) << 16); }
+inline float half_of(uint32_t packed, int which) { return __uint_as_float(which ? packed & 0xffff0000u : packed << 16); }
+
+inline void multiply_accumulate(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  memcpy(exchanged[warp][lane], a, 16);
+  exchanged[warp][lane][4] = b0;
+  exchanged[warp][lane][5] = b1;
+  wait_for(kAtWarp);
+  for (int e = 0; e < 4; ++e) {
+    const int row = lane / 4 + 8 * (e / 2), column = 2 * (lane % 4) + e % 2;
+    for (int k = 0; k < 16; ++k) {
+      const uint32_t left = exchanged[warp][row % 8 * 4 + k % 8 / 2][row / 8 + 2 * (k / 8)];
+      const uint32_t right = exchanged[warp][column * 4 + k % 8 / 2][4 + k / 8];
+      c[e] += half_of(left, k % 2) * half_of(right, k % 2);
+    }
+  }
+  wait_for(kAtWarp);
+}
+
+struct Body { virtual void run() = 0; };
+static Body* body;
+static void enter() {
+  body->run();
+  wait_for(kDone);
+}
+
+inline void run_block() {
+  for (int t = 0; t < kThreads; ++t) {
+    Coroutine& c = coroutines[t];
+    c.stack.resize(1 << 18);
+    getcontext(&c.context);
+    c.context.uc_stack.ss_sp = c.stack.data();
+    c.context.uc_stack.ss_size = c.stack.size();
+    c.context.uc_link = &scheduler;
+    makecontext(&c.context, enter, 0);
+    c.state = kRuns;
+  }
+  for (;;) {
+    bool all_done = true;
+    for (int t = 0; t < kThreads; ++t) {
+      if (coroutines[t].state == kRuns) {
+        threadIdx = {t, 0, 0};
+        swapcontext(&scheduler, &coroutines[t].context);
+      }
+      all_done = all_done && coroutines[t].state == kDone;
+    }
+    if (all_done) return;
+    bool whole_block = true;
+    for (int t = 0; t < kThreads; ++t) whole_block = whole_block && coroutines[t].state == kAtBlock;
+    if (whole_block) {
+      for (auto& c : coroutines) c.state = kRuns;
+      continue;
+    }
+    bool moved = false;
+    for (int w = 0; w < kWarps; ++w) {
+      bool whole_warp = true;
+      for (int t = 32 * w; t < 32 * w + 32; ++t) whole_warp = whole_warp && coroutines[t].state == kAtWarp;
+      for (int t = 32 * w; whole_warp && t < 32 * w + 32; ++t) coroutines[t].state = kRuns;
+      moved = moved || whole_warp;
+    }
+    if (!moved) abort();  // threads wait for each other in different places
+  }
+}
+
+template <typename... A, size_t... I>
+void launch(void (*kernel)(A...), const int* grid, int shared_bytes, void** arguments, std::index_sequence<I...>) {
+  struct Call : Body {
+    void (*kernel)(A...);
+    void** arguments;
+    void run() override { kernel((A)arguments[I]...); }
+  } call;
+  call.kernel = kernel;
+  call.arguments = arguments;
+  body = &call;
+  std::vector<uint4> shared(shared_bytes / 16 + 1);
+  for (int z = 0; z < grid[2]; ++z)
+    for (int y = 0; y < grid[1]; ++y)
+      for (int x = 0; x < grid[0]; ++x) {
+        memset(shared.data(), 0xff, shared.size() * 16);  // not a number: what is read must have been written
+        memory = shared.data();
+        blockIdx = {x, y, z};
+        run_block();
+      }
+}
+
+template <typename... A>
+void launch(void (*kernel)(A...), const int* grid, int shared_bytes, void** arguments) {
+  launch(kernel, grid, shared_bytes, arguments, std::index_sequence_for<A...>());
+}
