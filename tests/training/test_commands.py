@@ -4,9 +4,11 @@ import io
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
@@ -14,12 +16,14 @@ from typer.testing import CliRunner, Result
 import narkit
 from narkit.cli import app
 from narkit.commands import demo
+from narkit.commands.tensorboard import TensorBoard
 from narkit.commands.training_display import LiveDisplay
 from narkit.data.splits import benchmark_set
 from narkit.training.config import Validation
 from narkit.training.trainer import Trainer
 
 Tiny = Callable[..., narkit.TrainConfig]
+Curves = dict[str, list[tuple[int, float]]]
 
 # The configuration of `tiny`, so that no further program is compiled.
 OPTIONS = [
@@ -36,11 +40,12 @@ def command(*arguments: str) -> Result:
 
 def test_train_eval_and_resume(tiny: Tiny, tmp_path: Path) -> None:
     run = str(tmp_path / "run")
-    result = command("train", *OPTIONS, "--out", run)
+    result = command("train", *OPTIONS, "--out", run, "--tensorboard")
     assert result.exit_code == 0, result.output
     assert "step 8/10" in result.output
     record = narkit.RunRecord.load(run)
     assert record.config == tiny()
+    assert drawn(tmp_path / "run") == told(tmp_path / "run")
 
     assert command("train", "--resume", run).exit_code == 0
     other = command("train", *OPTIONS, "--out", run, "--set", "hidden_size=9")
@@ -73,6 +78,61 @@ def test_interrupted_training_says_how_to_go_on(tmp_path: Path, monkeypatch: pyt
     result = command("train", "--resume", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "going on from step 6" in result.output
+
+
+# Curves for TensorBoard, read back by TensorBoard itself.
+
+
+def drawn(run: Path) -> Curves:
+    """What TensorBoard draws: for each curve its steps and values."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    reader = EventAccumulator(str(run / "tensorboard"))
+    reader.Reload()
+    return {tag: [(event.step, event.value) for event in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}
+
+
+def told(run: Path) -> Curves:
+    """The same from the metrics, whose numbers TensorBoard keeps as float32."""
+    curves: Curves = {}
+    for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
+        columns = {"loss/train": line["train_loss"], "score/id": line["id_score"], "loss/id": line["id_loss"]}
+        for name, values in columns.items():
+            for seed, value in zip(line["seeds"], values, strict=True):
+                curves.setdefault(f"{name}/seed_{seed}", []).append((line["step"], float(np.float32(value))))
+    return curves
+
+
+class CrashingTensorBoard(TensorBoard):
+    """Stops the run without a word at step 9."""
+
+    def step(self, trainer: Trainer) -> None:
+        if trainer.progress.step == 9:
+            raise RuntimeError("crash")
+
+
+@pytest.mark.parametrize("save_every", [0.0, 1000.0], ids=["from the last point", "from the beginning"])
+def test_after_a_crash_every_point_is_drawn_once(save_every: float, tiny: Tiny, tmp_path: Path) -> None:
+    """Both where the run goes on from a point that was drawn, and where points are drawn again."""
+    folder = tmp_path / "tensorboard"
+    with pytest.raises(RuntimeError, match="crash"):
+        narkit.train(tiny(), tmp_path, observer=CrashingTensorBoard(folder), save_every=save_every)
+    assert drawn(tmp_path) == told(tmp_path)
+    narkit.train(tiny(), tmp_path, observer=TensorBoard(folder))
+    assert len(list(folder.iterdir())) == 2
+    curves = drawn(tmp_path)
+    assert curves == told(tmp_path)
+    assert {tag: [step for step, _ in points] for tag, points in curves.items()} == {
+        f"{name}/seed_{seed}": [4, 8, 10] for name in ("loss/train", "score/id", "loss/id") for seed in (0, 1)
+    }
+
+
+def test_without_tensorboard_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
+    result = command("train", *OPTIONS, "--out", str(tmp_path / "run"), "--tensorboard")
+    assert result.exit_code == 2
+    assert "expected the package tensorboard; pip install 'narkit[tensorboard]'" in result.output
+    assert not (tmp_path / "run").exists()
 
 
 def test_live_display(tiny: Tiny) -> None:

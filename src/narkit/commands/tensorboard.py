@@ -29,9 +29,9 @@ class TensorBoard(Observer):
 
     def started(self, trainer: Trainer) -> None:
         self._writer = self._make_writer(str(self._folder))
-        # Points after this step, of a run that was killed, are drawn again: this removes them.
+        # Points after this step, of a run that was killed, are drawn again: this removes them, from its own step on.
         session = self._events.SessionLog(status=self._events.SessionLog.START)
-        self._write(trainer.progress.step, session_log=session)
+        self._write(trainer.progress.step + 1, session_log=session)
 
     def point(self, trainer: Trainer) -> None:
         point = trainer.progress.curve[-1]
