@@ -9,8 +9,8 @@ import jax
 OPTIONS: dict[str, dict[str, str]] = {
     # XLA's rewriting of softmaxes fails on TEAM where edges have a single scalar, as in the sorts.
     "gpu": {"xla_disable_hlo_passes": "triton-softmax-rewriter"},
-    # XLA hands the reduction over triplets to YNNPACK, which takes twice as long for a training step of TEAM, and to
-    # compile it.
+    # XLA hands products and reductions to YNNPACK, which is slow on those over triplets: with JAX 0.10 a training step
+    # of TEAM takes twice as long, with 0.11 one of Triplet-GMPNN half as long again (and one of TEAM a sixth less).
     "cpu": {"xla_cpu_experimental_ynn_fusion_type": ""},
 }
 """What works around weaknesses of XLA, by backend."""
