@@ -448,6 +448,7 @@ def sweep(
         "narkit report results/ --out report/",
         "narkit report results/ --readme README.md --reproduction docs/reproduction.md",
         "narkit report results/ --readme README.md --reproduction docs/reproduction.md --check",
+        "narkit report results/evidence/ --learning docs/learning.md",
     ),
 )
 def report(
@@ -459,6 +460,9 @@ def report(
     reproduction: Annotated[
         Path | None, typer.Option(help="Bring this document's comparison with the paper up to date.")
     ] = None,
+    learning: Annotated[
+        Path | None, typer.Option(help="Bring this document up to date, from runs with any number of steps and seeds.")
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with 1 if a document does not follow from the records.")
     ] = False,
@@ -469,17 +473,24 @@ def report(
     """The paper's tables and figures from records, each value beside the paper's; and the documents that show them."""
     from narkit.commands import report as command
     from narkit.experiments.grid import read_grid
+    from narkit.experiments.learning import FREE
 
-    if check and out is None and readme is None and reproduction is None:
-        raise typer.BadParameter("expected --readme or --reproduction with it", param_hint="--check")
+    if check and out is None and readme is None and reproduction is None and learning is None:
+        raise typer.BadParameter("expected --readme, --reproduction or --learning with it", param_hint="--check")
+    if learning is not None and not (out is None and readme is None and reproduction is None):
+        # Runs of any length must not get into what shows the preset's.
+        raise typer.BadParameter("expected none of --out, --readme and --reproduction with it", param_hint="--learning")
     with command.clear_errors():
-        grid = read_grid(results, preset, empty=empty)
+        grid = read_grid(results, preset, empty=empty, free=FREE if learning is not None else ())
         if check:
-            problems = command.outdated(grid, readme, reproduction)
+            problems = command.outdated(grid, readme, reproduction, learning)
             for problem in problems:
                 typer.echo(problem)
             raise typer.Exit(1 if problems else 0)
-        written = command.write(grid, out, readme, reproduction, validation)
+        if learning is not None:
+            written = command.write_part(grid, command.LEARNING, learning)
+        else:
+            written = command.write(grid, out, readme, reproduction, validation)
     for line in command.summary(grid, written):
         typer.echo(line)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import typer
@@ -15,6 +15,7 @@ from narkit.errors import UnknownNameError
 from narkit.experiments import documents, figures
 from narkit.experiments.documents import DocumentError, readme_part, with_part
 from narkit.experiments.grid import Grid, ResultsError
+from narkit.experiments.learning import learning_part
 from narkit.experiments.page import page
 from narkit.experiments.provenance import origin, remarks
 from narkit.experiments.rendering import FORMATS, document
@@ -28,7 +29,13 @@ from narkit.training.run_directory import write_whole
 INSTANCE = (8, 1, 0.6)
 PREFERRED = "bfs"
 
-README, REPRODUCTION = "--readme", "--reproduction"
+README, REPRODUCTION, LEARNING = "--readme", "--reproduction", "--learning"
+PARTS: Mapping[str, Callable[[Grid], str]] = {
+    README: readme_part,
+    REPRODUCTION: reproduction_part,
+    LEARNING: learning_part,
+}
+"""What is written into a document, by the option that names the document."""
 
 
 @contextlib.contextmanager
@@ -47,12 +54,12 @@ def write(
     if out is None and readme is None and reproduction is None:
         out = Path("report")
     # Documents without a place for their part are refused before anything is written.
-    for file, update in ((readme, updated_readme), (reproduction, updated_reproduction)):
+    for file, option in ((readme, README), (reproduction, REPRODUCTION)):
         if file is not None:
-            update(grid, file)
+            updated(grid, option, file)
     written = write_report(grid, out, validation) if out is not None else []
     written += write_readme(grid, readme) if readme is not None else []
-    return written + (write_reproduction(grid, reproduction) if reproduction is not None else [])
+    return written + (write_part(grid, REPRODUCTION, reproduction) if reproduction is not None else [])
 
 
 def summary(grid: Grid, written: list[Path]) -> list[str]:
@@ -121,7 +128,7 @@ def _write_attention(grid: Grid, path: Path) -> Path | str:
 
 def write_readme(grid: Grid, readme: Path) -> list[Path]:
     """Brings the README's results up to date, and the figures that they show."""
-    write_whole(readme, updated_readme(grid, readme))
+    write_part(grid, README, readme)
     if not grid.cells:
         return [readme]
     folder = readme.parent / documents.FIGURES
@@ -131,37 +138,38 @@ def write_readme(grid: Grid, readme: Path) -> list[Path]:
     return [readme, folder / f"{documents.CATEGORIES}.png", folder / f"{documents.CURVES}.png"]
 
 
-def write_reproduction(grid: Grid, file: Path) -> list[Path]:
-    """Brings the generated part of the document about the reproduction up to date."""
-    write_whole(file, updated_reproduction(grid, file))
+def write_part(grid: Grid, option: str, file: Path) -> list[Path]:
+    """Brings the generated part of a document up to date."""
+    write_whole(file, updated(grid, option, file))
     return [file]
 
 
-def updated_readme(grid: Grid, readme: Path) -> str:
-    return with_part(readme.read_text(), readme_part(grid), _command(grid, README, readme))
-
-
-def updated_reproduction(grid: Grid, file: Path) -> str:
-    return with_part(file.read_text(), reproduction_part(grid), _command(grid, REPRODUCTION, file))
+def updated(grid: Grid, option: str, file: Path) -> str:
+    """The document with its part as it follows from the records."""
+    return with_part(file.read_text(), PARTS[option](grid), _command(grid, option, file))
 
 
 def _command(grid: Grid, option: str, file: Path) -> str:
     """The command that writes a part; names only, so that it is the same wherever the folders lie."""
-    folder = "docs/" if option == REPRODUCTION else ""
-    return f"narkit report {grid.folder.name}/ {option} {folder}{file.name}"
+    results = grid.folder.resolve()
+    # Runs for a document of their own lie in a folder of their own within the results.
+    above = f"{results.parent.name}/" if option == LEARNING else ""
+    folder = "" if option == README else "docs/"
+    return f"narkit report {above}{results.name}/ {option} {folder}{file.name}"
 
 
-def outdated(grid: Grid, readme: Path | None, reproduction: Path | None) -> list[str]:
+def outdated(grid: Grid, readme: Path | None, reproduction: Path | None, learning: Path | None = None) -> list[str]:
     """What does not follow from the records, one line each; empty if all is up to date."""
     problems = []
     if readme is not None:
-        if updated_readme(grid, readme) != readme.read_text():
+        if updated(grid, README, readme) != readme.read_text():
             problems.append(f"{readme}: its results do not follow from {grid.folder}")
         if grid.cells:
             for name in (documents.CATEGORIES, documents.CURVES):
                 path = readme.parent / documents.FIGURES / f"{name}.png"
                 if not path.is_file() or figures.digest_of(path) != grid.digest:
                     problems.append(f"{path}: was not drawn from the records in {grid.folder}")
-    if reproduction is not None and updated_reproduction(grid, reproduction) != reproduction.read_text():
-        problems.append(f"{reproduction}: its generated part does not follow from {grid.folder}")
+    for file, option in ((reproduction, REPRODUCTION), (learning, LEARNING)):
+        if file is not None and updated(grid, option, file) != file.read_text():
+            problems.append(f"{file}: its generated part does not follow from {grid.folder}")
     return problems

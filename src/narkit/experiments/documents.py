@@ -1,4 +1,4 @@
-"""Parts of the repository's documents that are written from the records: the README's results and the reproduction.
+"""Parts of documents that are written from records: the README's results, and the marks where any such part stands.
 
 A generated part stands between two comments, `<!-- results: begin ... -->` and `<!-- results: end -->`; everything
 outside belongs to whoever writes the document.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,11 +141,14 @@ def category_members() -> dict[str, list[str]]:
     }
 
 
-def read_grid(folder: str | os.PathLike, preset: str = "paper", *, empty: bool = False) -> Grid:
+def read_grid(
+    folder: str | os.PathLike, preset: str = "paper", *, empty: bool = False, free: Collection[str] = ()
+) -> Grid:
     """Reads the records at `folder/preset/system/algorithm.json`, or at `folder/system/algorithm.json`.
 
     Those that are damaged, in the wrong place or not made by the preset are left out, with the reason. A folder
-    without any record is an error unless `empty` says that it may be so.
+    without any record is an error unless `empty` says that it may be so. `free` names options in which records may
+    differ from the preset; such a grid is for `narkit.experiments.learning`, never for the preset's tables.
     """
     folder = Path(folder)
     if preset not in PRESETS:
@@ -161,7 +164,7 @@ def read_grid(folder: str | os.PathLike, preset: str = "paper", *, empty: bool =
         system, algorithm = path.parent.name, path.stem
         try:
             record = RunRecord.load(path)
-            reason = _misfit(record, preset, system, algorithm)
+            reason = _misfit(record, preset, system, algorithm, free)
         except (RunDirectoryError, KeyError) as error:
             reason, record = f"cannot be read: {str(error).removeprefix(f'{path}: ')}", None
         if reason is None and record is not None:
@@ -183,7 +186,7 @@ def _record_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _misfit(record: RunRecord, preset: str, system: str, algorithm: str) -> str | None:
+def _misfit(record: RunRecord, preset: str, system: str, algorithm: str, free: Collection[str]) -> str | None:
     """Why a record is not the preset's for this system and algorithm, or None."""
     if system not in {column.system for column in COLUMNS}:
         return f"the tables have no column for the system {system}"
@@ -192,7 +195,7 @@ def _misfit(record: RunRecord, preset: str, system: str, algorithm: str) -> str 
     if (record.config.processor, record.config.algorithms) != (system, (algorithm,)):
         trained = f"{record.config.processor} on {', '.join(record.config.algorithms)}"
         return f"its place says {system} on {algorithm}, but it is of {trained}"
-    if reason := follows_preset(record, preset):
+    if reason := follows_preset(record, preset, free):
         return reason
     for rule in record.rules:
         scores = [seed.get("score") for seed in record.test.get(algorithm, {}).get(rule, [])]

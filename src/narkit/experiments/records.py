@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,11 +195,11 @@ def readable_json(values: Any) -> str:
     return lists.sub(lambda found: "[" + re.sub(r" *\n *", " ", found[1]).strip() + "]", text) + "\n"
 
 
-def follows_preset(record: RunRecord, name: str) -> str | None:
+def follows_preset(record: RunRecord, name: str, free: Collection[str] = ()) -> str | None:
     """Why a record may not enter the tables of a preset; None if it may.
 
     It must be of one algorithm, with the preset's configuration to the last option, only the processor being the
-    system's, and the number of seeds that the tables stand on.
+    system's, and the number of seeds that the tables stand on. Options in `free` need not be the preset's.
     """
     config = record.config
     if len(config.algorithms) != 1:
@@ -207,11 +207,13 @@ def follows_preset(record: RunRecord, name: str) -> str | None:
     wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=config.seeds).to_json()
     here = config.to_json()
     differing = [
-        f"{option} is {here[option]!r}, not {wanted[option]!r}" for option in wanted if here[option] != wanted[option]
+        f"{option} is {here[option]!r}, not {wanted[option]!r}"
+        for option in wanted
+        if option not in free and here[option] != wanted[option]
     ]
     if differing:
         return f"expected the options of the preset {name}: {'; '.join(differing)}"
-    if len(config.seeds) != SEEDS:
+    if "seeds" not in free and len(config.seeds) != SEEDS:
         return f"expected {SEEDS} seeds, got {len(config.seeds)}"
     if record.steps != config.steps and len(record.diverged) < len(config.seeds):
         return f"expected {config.steps} steps, got {record.steps}"
