@@ -226,8 +226,9 @@ def _find_deferred(program: _Program, gradients: Sequence[Any]) -> list[_Deferre
         if product is None or product.primitive.name != "dot_general":
             continue
         factors = [_factor(producer, var, named) for var in product.invars]
-        if all(factor is not None for factor in factors):
-            found[i] = _Deferred(tuple(factors), product, maps)
+        stackable = tuple(factor for factor in factors if factor is not None)
+        if len(stackable) == len(factors):
+            found[i] = _Deferred(stackable, product, maps)
     stacked = named | {factor.var for deferred in found if deferred is not None for factor in deferred.factors}
     for i, (start, maps) in enumerate(chains):
         if found[i] is None and start in stacked:

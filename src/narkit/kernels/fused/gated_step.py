@@ -16,7 +16,7 @@ from narkit.kernels.fused.update import UpdateWeights
 
 
 def gated_step(
-    terms: Float[Array, "sample node term*hidden"],
+    terms: Float[Array, "sample node terms"],
     scalars: Float[Array, "sample node node scalar"],
     hidden: Float[Array, "sample node hidden"],
     message_weights: MessageWeights,

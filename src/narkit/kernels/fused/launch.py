@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 from jaxtyping import Array
@@ -81,6 +82,10 @@ def compute_capability() -> int:
     return round(10 * float(jax.devices()[0].compute_capability))
 
 
+Output = tuple[tuple[int, ...], Any]
+"""The shape and the type of an array that a kernel writes."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel for certain sizes: a file, the name of a function in it, and what its macros are."""
@@ -91,7 +96,7 @@ class Kernel:
     grid: tuple[int, int]  # per seed
     shared_bytes: int
 
-    def __call__(self, *operands: Array, outputs: Sequence[tuple[tuple[int, ...], Any]]) -> list[Array]:
+    def __call__(self, *operands: Array, outputs: Sequence[Output]) -> list[Array]:
         """Runs it; `outputs` are the shapes and types of what it writes."""
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in outputs)
         return _launch.bind(*operands, kernel=self, outputs=shapes, seeds=1)
@@ -103,7 +108,7 @@ class Kernel:
         return "\n".join([*lines, _read("common.cuh"), _read(self.source)])
 
 
-def _literal(value: float) -> str:
+def _literal(value: int | float) -> str:
     return f"{value!r}f" if isinstance(value, float) else str(value)
 
 
@@ -123,7 +128,7 @@ emulator: Callable[..., Any] | None = None
 
 @_launch.def_abstract_eval
 def _shapes(*_: Any, outputs: Sequence[jax.ShapeDtypeStruct], **__: Any) -> list[Any]:
-    return [jax.core.ShapedArray(output.shape, output.dtype) for output in outputs]
+    return [ShapedArray(output.shape, output.dtype) for output in outputs]
 
 
 @_launch.def_impl

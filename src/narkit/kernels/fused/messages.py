@@ -110,16 +110,17 @@ def _products_backward(terms, scalars, weights, best, record, d_message, slope) 
     shared = 5 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * num_scalars * 4
     kernel = _kernel("messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared)
     factor = (samples, tiles, num_products, tiling.rows, H)
-    layout = _Gradients(
-        operands=(factor, jnp.bfloat16),
-        cotangents=(factor, jnp.bfloat16),
-        receive=((samples, tiling.sender_blocks, n, H), jnp.float32),
-        send=((samples, tiling.receiver_blocks, n, H), jnp.float32),
-        mixed=((samples, n, n, num_scalars + 1), jnp.float32),
-        small=((samples, tiles, num_scalars + 3, H), jnp.float32),
-    )
+    layout = {
+        "operands": (factor, jnp.bfloat16),
+        "cotangents": (factor, jnp.bfloat16),
+        "receive": ((samples, tiling.sender_blocks, n, H), jnp.float32),
+        "send": ((samples, tiling.receiver_blocks, n, H), jnp.float32),
+        "mixed": ((samples, n, n, num_scalars + 1), jnp.float32),
+        "small": ((samples, tiles, num_scalars + 3, H), jnp.float32),
+    }
     operands = (weights.value, weights.value_offset, weights.fragments, weights.transposed, weights.biases)
-    return _Gradients(*kernel(terms, scalars, *operands, best, record, d_message, outputs=layout))
+    written = kernel(terms, scalars, *operands, best, record, d_message, outputs=list(layout.values()))
+    return _Gradients(**dict(zip(layout, written, strict=True)))
 
 
 def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
@@ -143,7 +144,7 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
 
 
 def forward(
-    terms: Float[Array, "sample node term*hidden"],
+    terms: Float[Array, "sample node terms"],
     scalars: Float[Array, "sample node node scalar"],
     weights: MessageWeights,
     slope: float,
@@ -166,7 +167,7 @@ def forward(
         record = (n + 1 + num_scalars) if attends else 1
         shapes += [((samples, n, H), jnp.int32), ((samples, n, n, record), jnp.float32)]
     # Without attention its operands are not read; any will do.
-    attention = weights.attention if attends else Attention(weights.value, weights.value_offset)
+    attention = weights.attention or Attention(weights.value, weights.value_offset)
     operands = (*attention, weights.value, weights.value_offset, weights.fragments, weights.biases)
     return tuple(kernel(terms, scalars, *operands, outputs=shapes))
 

@@ -34,8 +34,8 @@ class UpdateWeights(NamedTuple):
 
     @classmethod
     def of(cls, on_message, gate, vectors) -> UpdateWeights:
-        both = (on_message, gate)
-        return cls(on_message, gate, vectors, *(tuple(frozen(w, flip) for w in both) for flip in (False, True)))
+        fragments, transposed = ((frozen(on_message, flip), frozen(gate, flip)) for flip in (False, True))
+        return cls(on_message, gate, vectors, fragments, transposed)
 
 
 def _kernel(name, message, terms, tiles_bytes, wide_bytes) -> Kernel:
@@ -47,7 +47,7 @@ def _kernel(name, message, terms, tiles_bytes, wide_bytes) -> Kernel:
 
 def forward(
     message: Float[Array, "sample node hidden"],
-    terms: Float[Array, "sample node term*hidden"],
+    terms: Float[Array, "sample node terms"],
     hidden: Float[Array, "sample node hidden"],
     weights: UpdateWeights,
 ) -> Float[Array, "sample node hidden"]:

@@ -53,12 +53,12 @@ class FusedGatedStep(BoundProcessor):
         from_hidden = on_nodes.weight[size:]
         to_receiver = bases.graph.through(message_passing.graph)
         graph = [to_receiver, None, None, None]
-        bias = nodes.offset
+        node_directions, bias = nodes.directions, nodes.offset
         edge, products = bases.edge.through(message_passing.edge), [linear.weight for linear in message_passing.mlp]
         bound_attention = None
         if attention is not None:
             in_attention = bases.node.through(side_by_side([attention.node_i, attention.node_j, attention.node_k]))
-            nodes = Basis(jnp.concatenate([in_attention.directions, nodes.directions], 1), nodes.offset)
+            node_directions = jnp.concatenate([in_attention.directions, node_directions], axis=1)
             from_hidden = jnp.concatenate([none, none, none, from_hidden], axis=1)
             graph = [bases.graph.through(attention.graph), None, None, *graph]
             triplet = [
@@ -77,7 +77,7 @@ class FusedGatedStep(BoundProcessor):
         directions = jnp.concatenate([blank if part is None else part.directions for part in graph], axis=1)
         offsets = jnp.concatenate([jnp.zeros(size) if part is None else part.offset for part in graph])
         return cls(
-            node_directions=nodes.directions,
+            node_directions=node_directions,
             from_hidden=from_hidden,
             graph=Basis(directions, offsets + bias + _on_messages_bias(message_passing, len(graph), size)),
             message_weights=MessageWeights.of(
@@ -110,7 +110,7 @@ class FusedGatedStep(BoundProcessor):
         return gated_step(terms, edges, hidden, self.message_weights, self.update_weights, self.slope)
 
 
-def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many scalar hidden"]:
+def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many at_least_one hidden"]:
     """Kernels want a scalar; where edges have none, it is zero."""
     if directions.shape[-2]:
         return directions
