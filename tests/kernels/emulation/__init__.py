@@ -6,6 +6,8 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -35,24 +37,36 @@ def _run(kernel: launch.Kernel, seeds: int, outputs, *operands) -> list[np.ndarr
     results = [np.full(output.shape, -1, output.dtype) for output in outputs]
     pointers = (ctypes.c_void_p * (len(arrays) + len(results)))(*(a.ctypes.data for a in [*arrays, *results]))
     grid = (ctypes.c_int * 3)(*kernel.grid, seeds)
-    _library(kernel).run(grid, kernel.shared_bytes, pointers)
+    getattr(_library(kernel.source, kernel.macros), f"run_{kernel.name}")(grid, kernel.shared_bytes, pointers)
     return results
 
 
 @functools.cache
-def _library(kernel: launch.Kernel) -> ctypes.CDLL:
-    call = f"launch({kernel.name}, grid, shared, arguments);"
-    call = f'extern "C" void run(int* grid, int shared, void** arguments) {{ {call} }}'
-    header = (Path(__file__).parent / "emulate.h").read_text()
-    source = "\n".join([header, kernel.code(), call])
-    folder = Path(tempfile.gettempdir()) / "narkit-emulated-kernels"
+def _library(source: str, macros: tuple[tuple[str, int | float], ...]) -> ctypes.CDLL:
+    """All kernels of a file for certain sizes; compiled together, which takes less time than one by one."""
+    names = re.findall(r"defined\(BUILD_(\w+)\)", (Path(launch.__file__).parent / source).read_text())
+    chosen = [f"#define BUILD_{name}" for name in names[1:]]
+    kernels = launch.Kernel(source, names[0], macros, grid=(1, 1), shared_bytes=0).code()
+    calls = [
+        f'extern "C" void run_{name}(int* grid, int shared, void** arguments) '
+        f"{{ launch({name}, grid, shared, arguments); }}"
+        for name in names
+    ]
+    code = "\n".join([(Path(__file__).parent / "emulate.h").read_text(), *chosen, kernels, *calls])
+    return ctypes.CDLL(str(_compiled(code)))
+
+
+def _compiled(code: str) -> Path:
+    """A library that is kept in the folder for temporary files, under the digest of its source."""
+    folder = Path(tempfile.gettempdir()) / f"narkit-emulated-kernels-{os.getuid()}"
     folder.mkdir(exist_ok=True)
-    library = folder / f"{hashlib.sha256(source.encode()).hexdigest()[:24]}.so"
+    library = folder / f"{hashlib.sha256(code.encode()).hexdigest()[:24]}.so"
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            code, built = Path(temporary) / "kernel.cpp", Path(temporary) / "kernel.so"
-            code.write_text(source)
-            command = [COMPILER, "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(built), str(code)]
-            subprocess.run(command, check=True)
+            source, built = Path(temporary) / "kernels.cpp", Path(temporary) / "kernels.so"
+            source.write_text(code)
+            # A hardened library refuses to jump from one stack to another.
+            options = ["-O1", "-U_FORTIFY_SOURCE", "-w", "-std=c++17", "-shared", "-fPIC"]
+            subprocess.run([str(COMPILER), *options, "-o", str(built), str(source)], check=True)
             built.rename(library)
-    return ctypes.CDLL(str(library))
+    return library

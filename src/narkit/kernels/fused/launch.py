@@ -54,7 +54,7 @@ def use(forced: Mode | str | None) -> Iterator[None]:
     try:
         _forced = None if forced is None else Mode(forced)
     except ValueError:
-        raise UnknownNameError("mode", str(forced), list(Mode)) from None
+        raise UnknownNameError("mode", forced, [mode.value for mode in Mode]) from None
     try:
         yield
     finally:

@@ -1,0 +1,184 @@
+"""A step of gated message passing written plainly, which rounds to bfloat16 where the fused kernels do.
+
+So the two agree up to the order of sums, and a mistake cannot hide behind the noise of bfloat16.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from narkit.kernels.fused import messages
+from narkit.kernels.fused.gated_step import gated_step
+from narkit.kernels.fused.messages import Attention, MessageWeights
+from narkit.kernels.fused.update import UpdateWeights
+from narkit.kernels.fused.weights import HIDDEN_SIZE as H
+
+# A number next to the edge between two bfloat16 numbers may be rounded either way: one operand in 10,000.
+TOLERANCE = 5e-3
+NEARLY_EQUAL = 1e-2  # of two messages: one such operand can decide between them
+SLOPE = 0.01
+
+
+class Problem(NamedTuple):
+    """The arguments of a step, and the cotangent of its result. All arrays of several seeds have a leading axis."""
+
+    terms: Array
+    scalars: Array
+    hidden: Array
+    message: tuple[Any, ...]  # arguments of `MessageWeights.of`
+    update: tuple[Any, ...]  # arguments of `UpdateWeights.of`
+
+    @property
+    def slope(self) -> float:
+        return 0.0 if self.message[0] is None else SLOPE
+
+
+def draw(seeds: int, samples: int, num_nodes: int, num_scalars: int, attends: bool) -> tuple[Problem, Array]:
+    """Random arguments, and a cotangent of the result."""
+    rng = np.random.default_rng(1000 * num_nodes + num_scalars)
+
+    def normal(*shape: int, scale: float = 1.0) -> Array:
+        return jnp.asarray(scale * rng.normal(size=(seeds, *shape)), jnp.float32)
+
+    square = partial(normal, H, H, scale=H**-0.5)
+    attention = Attention(normal(3, num_scalars, H, scale=0.5), normal(H, scale=3 * H**-0.5)) if attends else None
+    products = jnp.stack([square() for _ in range(3 if attends else 2)], axis=1)
+    problem = Problem(
+        terms=normal(samples, num_nodes, (7 if attends else 4) * H),
+        scalars=normal(samples, num_nodes, num_nodes, num_scalars),
+        hidden=normal(samples, num_nodes, H),
+        message=(attention, normal(num_scalars, H), normal(H), products, normal(2, H)),
+        update=(jnp.stack([square(), square()], axis=1), square(), normal(3, H)),
+    )
+    return problem, normal(samples, num_nodes, H)
+
+
+def fused(problem: Problem) -> Array:
+    """The next hidden state of one seed by the kernels."""
+    terms, scalars, hidden, message, update = problem
+    return gated_step(
+        terms, scalars, hidden, MessageWeights.of(*message), UpdateWeights.of(*update), slope=problem.slope
+    )
+
+
+def chosen_senders(problem: Problem) -> Array:
+    """Whose message the kernels found to be the highest, for every receiver and feature."""
+    weights = MessageWeights.of(*problem.message)
+    return messages.forward(problem.terms, problem.scalars, weights, problem.slope, save=True)[1]
+
+
+def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
+    """The next hidden state of one seed by plain formulas; and by how much the messages of `senders` miss the maximum.
+
+    Gradients of a maximum jump where two messages are nearly equal. There we follow the kernels' choice.
+    """
+    terms, s, hidden, (attention, value, value_offset, products, biases), (on_message, gate, vectors) = problem
+    *in_attention, receive, send, from_node, from_gate = jnp.split(terms, terms.shape[-1] // H, axis=-1)
+    edges = s
+    if attention is not None:
+        x_i, x_j, x_k = in_attention
+        pair_ij, pair_ik, pair_jk = (s @ directions for directions in attention.triplet)
+        t = (x_i[:, :, None] + x_j[:, None] + pair_ij)[:, :, :, None]
+        t = t + (x_k[:, None] + pair_ik)[:, :, None] + pair_jk[:, None]
+        alpha = jax.nn.softmax(jnp.where(t > 0, t, problem.slope * t) @ attention.weights, axis=-1)
+        edges = jnp.einsum("bijk,bikp->bijp", alpha, s)
+    edges = edges @ value + value_offset
+    added = receive[:, None] + send[:, :, None]
+    if attention is None:
+        inner = edges + added
+    else:
+        inner = _rounded_on_the_way_back(_product(jax.nn.relu(edges), products[0]) + added)
+    inner = _rounded_on_the_way_back(_product(jax.nn.relu(inner), products[-2]) + biases[0])
+    sent = _product(jax.nn.relu(inner), products[-1]) + biases[1]
+    received = jnp.take_along_axis(sent, senders[:, None], axis=1)[:, 0]
+
+    update = jax.nn.relu(from_node + _product_of_message(received, on_message[0]))
+    centred = update - update.mean(-1, keepdims=True)
+    scale, offset, gate_bias = vectors
+    update = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5) * scale + offset
+    opening = jax.nn.relu(from_gate + _product_of_message(received, on_message[1]))
+    openness = jax.nn.sigmoid(_rounded_on_the_way_back(_product(opening, gate) + gate_bias))
+    return openness * update + (1 - openness) * hidden, jax.lax.stop_gradient(sent.max(1) - received)
+
+
+def _rounded(x: Array) -> Array:
+    return x.astype(jnp.bfloat16).astype(jnp.float32)
+
+
+def _outer(x: Array, d: Array) -> Array:
+    return jnp.einsum("...h,...g->hg", x, d)
+
+
+@jax.custom_vjp
+def _product(x: Array, weights: Array) -> Array:
+    """Rounded operands, forth and back."""
+    return _rounded(x) @ _rounded(weights)
+
+
+_product.defvjp(
+    lambda x, weights: (_product(x, weights), (x, weights)),
+    lambda saved, d: (_rounded(d) @ _rounded(saved[1]).T, _outer(_rounded(saved[0]), _rounded(d))),
+)
+
+
+@jax.custom_vjp
+def _product_of_message(x: Array, weights: Array) -> Array:
+    """The same, but the gradient of the weights is not the kernels' business and rounds nothing."""
+    return _rounded(x) @ _rounded(weights)
+
+
+_product_of_message.defvjp(
+    lambda x, weights: (_product_of_message(x, weights), (x, weights)),
+    lambda saved, d: (_rounded(d) @ _rounded(saved[1]).T, _outer(saved[0], d)),
+)
+
+
+@jax.custom_vjp
+def _rounded_on_the_way_back(x: Array) -> Array:
+    """Kernels hold the cotangents of these as bfloat16, and also sum them so, for biases and for what nodes add."""
+    return x
+
+
+_rounded_on_the_way_back.defvjp(lambda x: (x, None), lambda _, d: (_rounded(d),))
+
+
+def difference(ours: Array, expected: Array) -> float:
+    """The norm of the difference relative to that of what was expected."""
+    have, want = (np.asarray(x, np.float64) for x in (ours, expected))
+    assert have.shape == want.shape
+    return float(np.linalg.norm(have - want) / max(np.linalg.norm(want), 1e-9))
+
+
+def assert_equal_to_plain(
+    seeds: int, samples: int, num_nodes: int, num_scalars: int, attends: bool, device: Any
+) -> None:
+    """The step and its gradients, by the kernels where JAX computes by default and by plain formulas on a device."""
+    problem, cotangent = draw(seeds, samples, num_nodes, num_scalars, attends)
+
+    @jax.jit
+    @jax.vmap
+    def by_kernels(problem, cotangent):
+        result, pull_back = jax.vjp(fused, problem)
+        return result, pull_back(cotangent)[0], chosen_senders(problem)
+
+    @jax.jit
+    @jax.vmap
+    def by_formulas(problem, cotangent, senders):
+        result, pull_back, missed = jax.vjp(lambda p: plain(p, senders), problem, has_aux=True)
+        return result, pull_back(cotangent)[0], missed
+
+    with jax.default_matmul_precision("highest"):
+        result, gradients, senders = by_kernels(problem, cotangent)
+        expected, expected_gradients, missed = by_formulas(*jax.device_put((problem, cotangent, senders), device))
+    assert float(missed.max()) < NEARLY_EQUAL
+    differences = {"result": difference(result, expected)}
+    paths = jax.tree_util.tree_leaves_with_path(expected_gradients)
+    for (path, leaf), ours in zip(paths, jax.tree.leaves(gradients), strict=True):
+        differences[jax.tree_util.keystr(path)] = difference(ours, leaf)
+    assert max(differences.values()) < TOLERANCE, differences

@@ -1,0 +1,124 @@
+"""The fused kernels, compiled for the CPU, equal plain formulas: values and gradients, alone and inside networks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+import narkit
+from narkit.models import objective
+from narkit.models.network import DeviceBatch
+
+from .emulation import COMPILER, emulated
+from .plain_step import assert_equal_to_plain
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+
+# Nodes and scalars per edge. Between them they have tiles of all shapes, full ones and others, and several tiles.
+WITH_ATTENTION = [(2, 1), (4, 5), (7, 3), (11, 6), (13, 2), (16, 4), (20, 1)]
+WITHOUT_ATTENTION = [(2, 6), (4, 2), (7, 1), (11, 4), (13, 3), (16, 1), (20, 5)]
+DEFAULT = {True: {2, 7, 13, 20}, False: {13}}  # nodes, with attention and without; the networks below have 4
+
+
+def cases(attends: bool) -> Iterator[Any]:
+    for num_nodes, num_scalars in WITH_ATTENTION if attends else WITHOUT_ATTENTION:
+        marks = () if num_nodes in DEFAULT[attends] else pytest.mark.slow
+        name = f"nodes: {num_nodes}, scalars: {num_scalars}, {'attention' if attends else 'no attention'}"
+        yield pytest.param(num_nodes, num_scalars, attends, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("num_nodes", "num_scalars", "attends"), [*cases(True), *cases(False)])
+def test_step_equals_plain_formulas(num_nodes: int, num_scalars: int, attends: bool) -> None:
+    with emulated():
+        assert_equal_to_plain(2, 1, num_nodes, num_scalars, attends, device=jax.devices()[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attends", [True, False], ids=["attention", "no attention"])
+@pytest.mark.parametrize("num_nodes", [1, 3, 33])  # 33: more than the backward kernel holds in shared memory
+def test_other_sizes_and_several_samples(num_nodes: int, attends: bool) -> None:
+    with emulated():
+        assert_equal_to_plain(2, 3 if num_nodes < 33 else 1, num_nodes, 8, attends, device=jax.devices()[0])
+
+
+NETWORKS = [
+    ("bfs", "team", "encoded"),
+    ("bfs", "triplet_gmpnn", "none"),
+    ("segments_intersect", "team", "none"),  # its edges have no scalars
+    ("insertion_sort", "team", "encoded"),
+]
+
+
+def network_and_loss(algorithm: str, processor: str, hints: str = "encoded") -> tuple[narkit.Reasoner, Callable]:
+    batch = DeviceBatch.of(narkit.sample(algorithm, size=4, batch_size=2, seed=9))
+    assert batch.num_steps > 1  # or the hidden state plays no part
+    reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0))
+    if processor == "team":  # in a new network all third nodes count nearly the same and gradients are mostly noise
+        reasoner = eqx.tree_at(lambda r: r.processor.attention.attention, reasoner, replace_fn=lambda a: 10 * a)
+    return reasoner, lambda network: objective.loss(network, batch, key=jax.random.key(1))
+
+
+@pytest.mark.parametrize(("algorithm", "processor", "hints"), NETWORKS)
+def test_network_equals_plain_network(algorithm: str, processor: str, hints: str) -> None:
+    """Gradients point the same way, up to the noise of bfloat16, which also decides between nearly equal messages."""
+    reasoner, loss = network_and_loss(algorithm, processor, hints)
+    expected, expected_gradients = jax.jit(jax.value_and_grad(loss))(reasoner)
+    with emulated():
+        # Another function, so that the program is not the same.
+        value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
+    assert float(value) == pytest.approx(float(expected), rel=1e-3)
+    leaves = zip(jax.tree_util.tree_leaves_with_path(expected_gradients), jax.tree.leaves(gradients), strict=True)
+    total = np.sqrt(sum(np.sum(leaf**2) for leaf in jax.tree.leaves(expected_gradients)))
+    compared = 0
+    for (path, leaf), ours in leaves:
+        norm, our_norm = np.linalg.norm(leaf), np.linalg.norm(ours)
+        if leaf.size >= 1024 and norm > 0:
+            cosine = np.vdot(ours, leaf) / (norm * our_norm)
+            assert cosine > (0.99 if norm > 0.05 * total else 0.97), jax.tree_util.keystr(path)
+            assert our_norm == pytest.approx(norm, rel=0.2), jax.tree_util.keystr(path)
+            compared += 1
+    assert compared > 8
+
+
+def operations(jaxpr: Any) -> Iterator[Any]:
+    """Those of a traced program and of the programs inside it."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in jaxprs_in_params(eqn.params):
+            yield from operations(inner)
+
+
+def loop_bodies(jaxpr: Any) -> Iterator[list[Any]]:
+    for eqn in operations(jaxpr):
+        if eqn.primitive.name == "while":
+            yield list(operations(eqn.params["body_jaxpr"].jaxpr))
+
+
+def kernels_of(eqns: Iterable[Any]) -> Counter[str]:
+    """How often each kernel of the processor is launched."""
+    launched = (eqn.params["kernel"] for eqn in eqns if eqn.primitive.name == "fused_kernel")
+    return Counter(kernel.name for kernel in launched if kernel.source in ("messages.cu", "update.cu"))
+
+
+@pytest.mark.parametrize("processor", ["team", "triplet_gmpnn"])
+def test_kernels_run_once_per_step_and_direction(processor: str) -> None:
+    """The time loop keeps what kernels give on the way forth, and finishes the gradients of weights after the loop."""
+    reasoner, loss = network_and_loss("bfs", processor)
+    with emulated():
+        program = jax.make_jaxpr(jax.grad(loss))(reasoner)
+        evaluation = jax.make_jaxpr(lambda network: loss(network))(reasoner)
+    forth, back = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
+    assert kernels_of(forth) == Counter(["messages_forward_saving", "update_forward"])
+    attention = ["attention_backward"] if processor == "team" else []
+    assert kernels_of(back) == Counter(["update_backward", "messages_backward", *attention])
+    assert kernels_of(operations(program.jaxpr)) == kernels_of(forth) + kernels_of(back)
+    assert kernels_of(operations(evaluation.jaxpr)) == Counter(["messages_forward", "update_forward"])
+    made = [eqn.outvars[0].aval.shape for eqn in back if eqn.primitive.name == "dot_general"]
+    assert not [shape for shape in made if shape[-2:] == (128, 128)]

@@ -1,0 +1,61 @@
+"""Which parts of networks run as fused kernels: what is reported, and who decides."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from narkit.errors import UnknownNameError
+from narkit.kernels import report_paths
+from narkit.kernels.fused import launch
+from narkit.kernels.fused.launch import Kernel
+
+FUSED, PLAIN = "fused", "plain"
+PATHS = {
+    "team": {"attention": FUSED, "messages": FUSED, "update": FUSED, "decoders": PLAIN},
+    "triplet_gmpnn": {"triplets": PLAIN, "messages": FUSED, "update": FUSED, "decoders": PLAIN},
+    "triplet_mpnn": {"triplets": PLAIN, "messages": PLAIN, "update": PLAIN, "decoders": PLAIN},  # no gate
+    "triplet_gpgn": {"triplets": PLAIN, "messages": PLAIN, "update": PLAIN, "decoders": PLAIN},  # neighbours only
+    "pgn": {"messages": PLAIN, "update": PLAIN, "decoders": PLAIN},
+    "memnet": {"processor": PLAIN, "decoders": PLAIN},
+}
+
+
+@pytest.mark.parametrize("processor", PATHS)
+def test_paths_with_kernels(processor: str) -> None:
+    with launch.use(FUSED):
+        paths = report_paths("bfs", processor, 16)
+    assert {part: path for part, path in paths.items() if part != "pointers"} == PATHS[processor]
+
+
+def test_paths_without_kernels() -> None:
+    with launch.use(PLAIN):
+        assert set(report_paths("bfs", "team", 16).values()) == {PLAIN}
+    with launch.use(FUSED):
+        assert set(report_paths("bfs", "team", 16, hidden_size=64).values()) == {PLAIN}
+
+
+def test_a_machine_without_gpu_runs_plain() -> None:
+    if jax.default_backend() == "cpu":
+        assert launch.mode() is launch.Mode.PLAIN
+    with launch.use(FUSED):
+        assert launch.mode() is launch.Mode.FUSED
+        with launch.use(None):
+            assert launch.mode() is launch._best_mode()
+        assert launch.mode() is launch.Mode.FUSED
+
+
+def test_unknown_names_propose_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'bfs'"):
+        report_paths("bfss", "team", 16)
+    with pytest.raises(UnknownNameError, match="did you mean 'team'"):
+        report_paths("bfs", "teams", 16)
+    with pytest.raises(UnknownNameError, match="did you mean 'plain'"), launch.use("plane"):
+        pass
+    with pytest.raises(ValueError, match="positive number of nodes, got 0"):
+        report_paths("bfs", "team", 0)
+
+
+def test_a_kernel_on_a_cpu_says_what_to_do() -> None:
+    kernel = Kernel("update.cu", "update_forward", (), (1, 1), 0)
+    with pytest.raises(RuntimeError, match="the kernel update_forward runs on NVIDIA GPUs only; use the plain mode"):
+        jax.jit(lambda x: kernel(x, outputs=[((2,), jnp.float32)]))(jnp.zeros(2))
