@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from narkit import kernels
 from narkit.errors import UnknownNameError
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Meal
@@ -113,9 +114,6 @@ def load_plain_team() -> ModuleType:
     return module
 
 
-def paths_taken(algorithm: str, processor: str, num_nodes: int) -> dict[str, str]:
+def paths_taken(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> dict[str, str]:
     """Which part of a network runs as a fused kernel and which as plain JAX."""
-    from narkit import kernels
-
-    report = getattr(kernels, "report_paths", None)
-    return {"all": "plain"} if report is None else dict(report(algorithm, processor, num_nodes))
+    return kernels.report_paths(algorithm, processor, num_nodes, hidden_size)

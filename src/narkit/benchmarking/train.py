@@ -208,7 +208,7 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
         program_bytes=program_bytes(job.programs),
         peak_bytes=(jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
         paths=(
-            paths_taken(algorithm, config.processor, job.meal.batch.num_nodes)
+            paths_taken(algorithm, config.processor, job.meal.batch.num_nodes, config.hidden_size)
             if isinstance(subject, NarkitSubject)
             else {"all": "plain"}
         ),
