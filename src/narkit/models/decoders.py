@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -11,6 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.kernels import triplets
+from narkit.kernels.fused import launch
+from narkit.kernels.fused.pointer import PointerWeights, pointer_logits
+from narkit.kernels.fused.weights import HIDDEN_SIZE
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs
 from narkit.spec import Kind, Location, Probe, Spec
@@ -89,8 +93,18 @@ class MergedLinears(eqx.Module):
     merged: FoldedLinear | None
     widths: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, scalars: Float[Array, "*axes scalar"], *dense: Array) -> list[Array]:
-        return split_outputs(self.merged(scalars, *dense), self.widths) if self.merged is not None else []
+    def __call__(self, scalars: Float[Array, "*axes scalar"], *dense: Array) -> Float[Array, "*axes width"]:
+        """The outputs of all, side by side."""
+        return self.merged(scalars, *dense) if self.merged is not None else jnp.zeros((*scalars.shape[:-1], 0))
+
+    def split(self, outputs: Float[Array, "*axes width"]) -> list[Array]:
+        """The outputs one by one."""
+        return split_outputs(outputs, self.widths) if self.widths else []
+
+    @property
+    def starts(self) -> list[int]:
+        """Where the outputs of each begin."""
+        return [sum(self.widths[:i]) for i in range(len(self.widths))]
 
 
 def _merge(linears: Sequence[Linear], basis: Basis, dense_sizes: Sequence[int] = ()) -> MergedLinears:
@@ -113,26 +127,52 @@ class BoundDecoders(eqx.Module):
     def __call__(
         self,
         scalars: Scalars,
-        hidden: Float[Array, "node hidden"],
-        next_hidden: Float[Array, "node hidden"],
-        edge_latents: Float[Array, "node node latent"] | None,
+        hidden: Float[Array, "batch node hidden"],
+        next_hidden: Float[Array, "batch node hidden"],
+        edge_latents: Float[Array, "batch node node latent"] | None,
     ) -> dict[str, Array]:
-        """The logits of every decoded probe for one sample at one step."""
-        from_nodes = iter(self.on_nodes(scalars.node, hidden, next_hidden))
-        from_graph = iter(self.on_graph(scalars.graph))
+        """The logits of every decoded probe for a batch at one step."""
+        all_nodes = self.on_nodes(scalars.node, hidden, next_hidden)
+        from_nodes = self.on_nodes.split(all_nodes)
+        from_graph = iter(self.on_graph.split(self.on_graph(scalars.graph)))
         latents = () if edge_latents is None else (edge_latents,)
-        pooled = max_over_first(jnp.concatenate([self.node_features(scalars.node), hidden, next_hidden], axis=-1))
+        features = jnp.concatenate([self.node_features(scalars.node), hidden, next_hidden], axis=-1)
+        pooled = jax.vmap(max_over_first)(features)
         logits = {}
-        for i, (name, probe) in enumerate(self.probes):
-            nodes = [next(from_nodes) for _ in range(self.node_counts[i])]
-            edges = [linear(scalars.edge, *latents) for linear in self.on_edges[i]]
-            graph = [linear(pooled) + next(from_graph) for linear in self.on_pooled[i]]
-            logits[name] = _logits(probe, nodes, edges, graph, self.scores[i])
+        at = 0
+        for (name, probe), on_edges, on_pooled, score, count in zip(
+            self.probes, self.on_edges, self.on_pooled, self.scores, self.node_counts, strict=True
+        ):
+            graph = [linear(pooled) + next(from_graph) for linear in on_pooled]
+            if probe.location is Location.NODE and score is not None and is_fused(score):
+                columns = self.on_nodes.starts[at : at + 2]
+                logits[name] = _fused_pointer(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
+            else:
+                edges = [linear(scalars.edge, *latents) for linear in on_edges]
+                put_together = functools.partial(_logits, probe, score=score)
+                logits[name] = jax.vmap(put_together)(from_nodes[at : at + count], edges, graph)
+            at += count
         return logits
 
 
+def is_fused(score: Linear) -> bool:
+    """Whether pointers of these decoders are decoded by the fused kernel."""
+    return score.weight.shape[0] == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED
+
+
+def _fused_pointer(
+    nodes: Array, columns: Sequence[int], scalars: Array, latents: Sequence[Array], on_edge: FoldedLinear, score: Linear
+) -> Array:
+    basis = on_edge.basis
+    if latents:  # edges that are no sum of few directions
+        edges, weights = on_edge(scalars, *latents), PointerWeights(None, score.weight[:, 0])
+    else:
+        edges, weights = scalars, PointerWeights((basis.directions, basis.offset), score.weight[:, 0])
+    return pointer_logits(nodes, columns[0], columns[1], edges, weights) + score.bias
+
+
 def _logits(probe: Probe, nodes: list[Array], edges: list[Array], graph: list[Array], score: Linear | None) -> Array:
-    """Puts the readings of a probe's Linears together."""
+    """Puts the readings of a probe's Linears together, for one sample."""
     points = probe.kind in (Kind.POINTER, Kind.PERMUTATION_POINTER)
     match probe.location:
         case Location.NODE if points:

@@ -43,7 +43,7 @@ def compile_to_ptx(code: str, compute_capability: int) -> str:
 
 def _for_older_drivers(ptx: str, compute_capability: int) -> str:
     """Drivers refuse a language version later than their own, even if nothing new is used. Nothing is, up to Hopper."""
-    return re.sub(r"^\.version .*$", ".version 8.0", ptx, count=1, flags=re.M) if compute_capability <= 90 else ptx
+    return re.sub(r"^\.version .*$", ".version 8.3", ptx, count=1, flags=re.M) if compute_capability <= 90 else ptx
 
 
 def _text(library: ctypes.CDLL, program: ctypes.c_void_p) -> str:

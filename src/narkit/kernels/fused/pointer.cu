@@ -1,0 +1,182 @@
+// How strongly node i points to node p: sum_h w_h max(a_i, b_p + e_pi)_h, where e_pi is D s_pi + c, or with DENSE given.
+//
+// Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES. A node's a and b stand
+// in a row of WIDTH floats, at FIRST and SECOND. A lane holds the features l, l + 32, l + 64 and l + 96, so that rows
+// need no alignment. blockIdx.z is the seed. A program has four nodes, one per warp.
+
+#define BLOCKS ((N + WARPS - 1) / WARPS)
+#define GROUP 8          // nodes that a warp takes at a time
+#define PART (H / 32)    // features per lane
+#define SMALL (P + 2)    // rows of small gradients: D, c, w
+
+struct Weights {
+  float score[PART], offset[PART], directions[P][PART];
+  __device__ __forceinline__ Weights(const float* d, const float* c, const float* w) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int q = 0; q < PART; ++q) {
+      score[q] = w[32 * q + lane];
+      offset[q] = DENSE ? 0.0f : c[32 * q + lane];
+#pragma unroll
+      for (int p = 0; p < P; ++p) directions[p][q] = DENSE ? 0.0f : d[p * H + 32 * q + lane];
+    }
+  }
+};
+
+// b_p + e_pi.
+__device__ __forceinline__ void target(
+    const Weights& weights, const float* b, const float* edges, int p, int i, float (&out)[PART]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int q = 0; q < PART; ++q) out[q] = b[q] + weights.offset[q];
+  if (DENSE) {
+#pragma unroll
+    for (int q = 0; q < PART; ++q) out[q] += edges[(p * N + i) * H + 32 * q + lane];
+  } else {
+#pragma unroll
+    for (int s = 0; s < P; ++s) {
+      const float scalar = edges[(p * N + i) * P + s];
+#pragma unroll
+      for (int q = 0; q < PART; ++q) out[q] = fmaf(scalar, weights.directions[s][q], out[q]);
+    }
+  }
+}
+
+__device__ __forceinline__ void load_row(const float* row, float (&out)[PART]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int q = 0; q < PART; ++q) out[q] = row[32 * q + lane];
+}
+
+#define EDGE_SIZE (DENSE ? H : P)
+
+#if defined(BUILD_pointer_forward)
+extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
+    const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
+    float* logits) {
+  const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32;
+  const int p = blockIdx.x % BLOCKS * WARPS + threadIdx.x / 32;
+  if (p >= N) return;
+  const long long index = (long long)seed * SAMPLES + sample;
+  nodes += index * N * WIDTH;
+  edges += index * N * N * EDGE_SIZE;
+  logits += index * N * N;
+  const Weights weights(directions + seed * P * H, offset + seed * H, score + seed * H);
+  float b[PART];
+  load_row(nodes + p * WIDTH + SECOND, b);
+#pragma unroll 1
+  for (int first = 0; first < N; first += GROUP) {
+    float sums[GROUP];
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+      const int i = first + g < N ? first + g : N - 1;
+      float a[PART], other[PART];
+      load_row(nodes + i * WIDTH + FIRST, a);
+      target(weights, b, edges, p, i, other);
+      sums[g] = 0.0f;
+#pragma unroll
+      for (int q = 0; q < PART; ++q) sums[g] = fmaf(weights.score[q], fmaxf(a[q], other[q]), sums[g]);
+    }
+    const float logit = sum_over_lanes<GROUP>(sums);
+    if (lane < GROUP && first + lane < N) logits[(first + lane) * N + p] = logit;
+  }
+}
+#endif
+
+// Half of the gradient goes to each of two that are equal.
+__device__ __forceinline__ float share(float winner, float other) {
+  return winner > other ? 1.0f : winner == other ? 0.5f : 0.0f;
+}
+
+#if defined(BUILD_pointer_backward)
+// blockIdx.y == 0: a warp has a p, and finds the gradients of b_p, of its edges and, per warp, of D, c and w.
+// blockIdx.y == 1: a warp has an i, and finds the gradient of a_i.
+extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
+    const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
+    const float* d_logits, float* d_first, float* d_second, float* d_edges, float* small) {
+  const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32;
+  const int mine = blockIdx.x % BLOCKS * WARPS + threadIdx.x / 32;
+  if (mine >= N) return;
+  const long long index = (long long)seed * SAMPLES + sample;
+  nodes += index * N * WIDTH;
+  edges += index * N * N * EDGE_SIZE;
+  d_logits += index * N * N;
+  d_edges += index * N * N * EDGE_SIZE;
+  const Weights weights(directions + seed * P * H, offset + seed * H, score + seed * H);
+  float row[PART], other[PART], sum[PART];
+#pragma unroll
+  for (int q = 0; q < PART; ++q) sum[q] = 0.0f;
+
+  if (blockIdx.y == 1) {
+    load_row(nodes + mine * WIDTH + FIRST, row);
+#pragma unroll 2
+    for (int p = 0; p < N; ++p) {
+      float b[PART];
+      load_row(nodes + p * WIDTH + SECOND, b);
+      target(weights, b, edges, p, mine, other);
+      const float d = d_logits[mine * N + p];
+#pragma unroll
+      for (int q = 0; q < PART; ++q) sum[q] = fmaf(d * weights.score[q], share(row[q], other[q]), sum[q]);
+    }
+#pragma unroll
+    for (int q = 0; q < PART; ++q) d_first[(index * N + mine) * H + 32 * q + lane] = sum[q];
+    return;
+  }
+
+  float of_score[PART], of_directions[P][PART];
+#pragma unroll
+  for (int q = 0; q < PART; ++q) {
+    of_score[q] = 0.0f;
+#pragma unroll
+    for (int s = 0; s < P; ++s) of_directions[s][q] = 0.0f;
+  }
+  load_row(nodes + mine * WIDTH + SECOND, row);
+#pragma unroll 1
+  for (int first = 0; first < N; first += GROUP) {
+    float of_edges[P][GROUP];
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+      const bool valid = first + g < N;
+      const int i = valid ? first + g : N - 1;
+      const float d = valid ? d_logits[i * N + mine] : 0.0f;
+      float a[PART];
+      load_row(nodes + i * WIDTH + FIRST, a);
+      target(weights, row, edges, mine, i, other);
+#pragma unroll
+      for (int s = 0; s < P; ++s) of_edges[s][g] = 0.0f;
+#pragma unroll
+      for (int q = 0; q < PART; ++q) {
+        of_score[q] = fmaf(d, fmaxf(a[q], other[q]), of_score[q]);
+        const float gradient = d * weights.score[q] * share(other[q], a[q]);
+        sum[q] += gradient;
+        if (DENSE) {
+          if (valid) d_edges[(mine * N + i) * H + 32 * q + lane] = gradient;
+        } else {
+#pragma unroll
+          for (int s = 0; s < P; ++s) {
+            of_edges[s][g] = fmaf(gradient, weights.directions[s][q], of_edges[s][g]);
+            of_directions[s][q] = fmaf(gradient, edges[(mine * N + i) * P + s], of_directions[s][q]);
+          }
+        }
+      }
+    }
+    if (!DENSE) {
+#pragma unroll
+      for (int s = 0; s < P; ++s) {
+        const float total = sum_over_lanes<GROUP>(of_edges[s]);
+        if (lane < GROUP && first + lane < N) d_edges[(mine * N + first + lane) * P + s] = total;
+      }
+    }
+  }
+  small += (index * N + mine) * SMALL * H;
+#pragma unroll
+  for (int q = 0; q < PART; ++q) {
+    const int h = 32 * q + lane;
+    d_second[(index * N + mine) * H + h] = sum[q];
+#pragma unroll
+    for (int s = 0; s < P; ++s) small[s * H + h] = of_directions[s][q];
+    small[P * H + h] = sum[q];
+    small[(P + 1) * H + h] = of_score[q];
+  }
+}
+#endif
