@@ -242,7 +242,8 @@ class _Sweep:
             return
         taken = self._claim_next(max(0.0, self.current_ends - time.monotonic()))
         if taken is not None:
-            self.ahead = _Ahead(*taken, self.threads)
+            # Few threads: those that make data for the cell in hand need the processor more.
+            self.ahead = _Ahead(*taken, max(1, self.threads // 3))
 
     def _run(self, cell: Cell, claim: Claim, ahead: _Ahead | None) -> None:
         self.tried.add(cell.name)

@@ -7,6 +7,7 @@ operations, whatever the number of layers.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ from narkit.training import hint_scores
 from narkit.training.config import TrainConfig
 
 Parameters = Float[Array, "seed parameter"]
+
+_TRACING = threading.Lock()
+"""Tracing is Python: several threads at it take the interpreter from one that trains. Compilers run side by side."""
 
 
 class TrainState(eqx.Module):
@@ -72,14 +76,18 @@ class Programs:
         scalar = jax.ShapeDtypeStruct((), jnp.int32)
         key = _shape_key(batch)
         if key not in self._steps:
-            self._steps[key] = self._jit_step.lower(state, batch, seeds, scalar, scalar).compile()
+            with _TRACING:
+                lowered = self._jit_step.lower(state, batch, seeds, scalar, scalar)
+            self._steps[key] = lowered.compile()
         return self._steps[key]
 
     def compile_prediction(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Callable:
         """Compiles the prediction for batches of this shape and this many seeds; later calls find it."""
         key = (parameters.shape[0], with_hints, *_shape_key(batch))
         if key not in self._predictions:
-            self._predictions[key] = self._jit_predict.lower(parameters, batch, with_hints).compile()
+            with _TRACING:
+                lowered = self._jit_predict.lower(parameters, batch, with_hints)
+            self._predictions[key] = lowered.compile()
         return self._predictions[key]
 
     def train_step(

@@ -14,6 +14,7 @@ import numpy as np
 
 from narkit.benchmarking import machine
 from narkit.experiments.records import Chosen, RunRecord
+from narkit.kernels.fused import launch
 from narkit.training import selection
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
@@ -174,6 +175,12 @@ class _Run:
         self.trainer.progress.timings.saving += self.saved_at - began
 
 
+def _how_it_ran() -> dict[str, str]:
+    """What else decides about numbers: whether kernels were fused, and the flags that XLA was given."""
+    flags = os.environ.get("XLA_FLAGS")
+    return {"kernels": launch.mode().value} | ({"XLA_FLAGS": flags} if flags else {})
+
+
 def make_record(
     trainer: Trainer,
     test: dict[str, dict[str, list[Scores]]],
@@ -206,7 +213,7 @@ def make_record(
         timings=timings,
         waiting_share=timings.waiting_for_data / max(timings.training, 1e-9),
         compiling_share=timings.compiling / max(total, 1e-9),
-        versions=machine.versions(*PACKAGES),
+        versions=machine.versions(*PACKAGES) | _how_it_ran(),
         commit=None if commit == "unknown" else commit,
         device=machine.cpu_model() if device.platform == "cpu" else device.device_kind,
         peak_memory=peak,
