@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+import narkit
+
 SINGLE_THREADED: dict[str, str] = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
 )
@@ -19,6 +21,9 @@ def versions(*packages: str) -> dict[str, str]:
     """Python's version and those of installed packages."""
     found = {"python": platform.python_version()}
     for package in packages:
+        if package == "narkit":  # a source tree need not be installed
+            found[package] = narkit.__version__
+            continue
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found
@@ -36,16 +41,18 @@ def cpu_model() -> str:
 def commit() -> str:
     """The commit of the source tree, with a plus sign if files differ from it.
 
-    Outside a repository it is what the variable NARKIT_COMMIT says, for copies of a tree on another machine; else
-    `unknown`.
+    The variable NARKIT_COMMIT, if set, says it instead: for copies of a tree on another machine. Outside a repository
+    it is `unknown`.
     """
+    if told := os.environ.get("NARKIT_COMMIT"):
+        return told
     where = Path(__file__).parent
     try:
         run = {"cwd": where, "capture_output": True, "text": True, "check": True}
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **run).stdout.strip()
         changed = subprocess.run(["git", "status", "--porcelain", "--", "."], **run).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("NARKIT_COMMIT") or "unknown"
+        return "unknown"
     return f"{head}+" if changed else head
 
 
