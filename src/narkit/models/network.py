@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
+from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
 from narkit.kernels.time_loop import time_loop
@@ -22,7 +24,7 @@ from narkit.models.decoders import BoundDecoders, Decoders
 from narkit.models.encoders import Encoders, Values, adjacency, as_value, as_values, scalars_of
 from narkit.models.features import Scalars
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
-from narkit.models.processors.base import BoundProcessor, Hidden, Processor
+from narkit.models.processors.base import BoundProcessor, Processor
 from narkit.spec import Spec, Stage
 
 
@@ -213,16 +215,13 @@ class BoundReasoner(eqx.Module):
         scalars = jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
         connected = jax.vmap(lambda sample: adjacency(self.spec, sample, num_nodes))(encoded)
         next_hidden = self.processor.batched(scalars, connected, hidden)
-        logits = jax.vmap(self._hints)(scalars, hidden, next_hidden)
+        latents = jax.vmap(self.processor.edge_latents)(scalars, hidden)
+        logits = self.hint_decoders(scalars, hidden, next_hidden, latents)
         return LastStep(scalars, hidden, next_hidden), logits
 
-    def _hints(self, scalars: Scalars, hidden: Hidden, next_hidden: Hidden) -> dict[str, Array]:
-        latents = self.processor.edge_latents(scalars, hidden)
-        return self.hint_decoders(scalars, hidden, next_hidden, latents)
-
     def outputs(self, last: LastStep) -> dict[str, Array]:
-        """The output logits of one sample."""
-        latents = self.processor.edge_latents(last.scalars, last.hidden)
+        """The output logits of a batch."""
+        latents = jax.vmap(self.processor.edge_latents)(last.scalars, last.hidden)
         return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
 
 
@@ -298,7 +297,7 @@ def unroll(
     if num_steps is None:
         num_steps = jnp.maximum(1, batch.lengths.max() - 1)
     (_, _, last), hint_logits = time_loop(step, network, data, carry, num_steps, batch.num_steps)
-    return predictions.finish_logits(spec, jax.vmap(network.outputs)(last), noise_key), hint_logits
+    return predictions.finish_logits(spec, network.outputs(last), noise_key), hint_logits
 
 
 def _choose(condition: Array, yes: Array, no: Array) -> Array:
@@ -339,11 +338,15 @@ def predict(
     options = Unrolling(reprediction=reprediction)
     if batch.algorithm not in reasoner.algorithms:
         raise BatchError(f"expected a batch of {' or '.join(reasoner.algorithms)}, got one of {batch.algorithm}")
-    output_logits, hint_logits, outputs = _predict(reasoner, DeviceBatch.of(batch), options, keep_hints)
+    output_logits, hint_logits, outputs = _compiled_predict()(reasoner, DeviceBatch.of(batch), options, keep_hints)
     return Predictions(output_logits, hint_logits, outputs)
 
 
-@eqx.filter_jit
+@functools.cache
+def _compiled_predict() -> Callable:
+    return jax.jit(_predict, static_argnums=(2, 3), compiler_options=compiler_options())
+
+
 def _predict(reasoner: Reasoner, batch: DeviceBatch, options: Unrolling, keep_hints: bool):
     output_logits, hint_logits = unroll(reasoner, batch, options=options, keep_hints=keep_hints)
     spec = ALGORITHMS[batch.algorithm].transformed_spec
