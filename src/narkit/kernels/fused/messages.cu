@@ -569,7 +569,7 @@ __device__ __forceinline__ void marginal(
 
 // Writes, per pass, the gradients of x_i, x_k or x_j, of the scalars s_ij, s_ik or s_jk, and per program those of E1,
 // E2 or E3 and of a (from pass 0; zero in the others).
-extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_backward(
+extern "C" __global__ void __launch_bounds__(THREADS, P <= 3 ? 3 : 2) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
     const float* d_mixed, float* d_nodes, float* d_scalars, float* small) {
   const Sample at(BLOCKS_OF_NODES);
