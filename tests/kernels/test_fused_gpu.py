@@ -19,12 +19,16 @@ from narkit.kernels.fused import launch
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
+from . import plain_pointers
 from .plain_step import assert_equal_to_plain
 
 pytestmark = pytest.mark.gpu
 
 SIZES = [4, 7, 11, 13, 16, 20, 64]
-FUSED_PARTS = {"team": {"attention", "messages", "update"}, "triplet_gmpnn": {"messages", "update"}}
+FUSED_PARTS = {
+    "team": {"attention", "messages", "update", "pointers"},
+    "triplet_gmpnn": {"messages", "update", "pointers"},
+}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +48,7 @@ def cpu() -> Any:
 @pytest.mark.parametrize("processor", FUSED_PARTS)
 def test_nothing_falls_back(processor: str, num_nodes: int) -> None:
     paths = report_paths("bfs", processor, num_nodes)
-    assert FUSED_PARTS[processor] <= {part for part, path in paths.items() if path == "fused"}, paths
+    assert {part for part, path in paths.items() if path == "fused"} == FUSED_PARTS[processor], paths
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)
@@ -53,6 +57,13 @@ def test_step_equals_plain_formulas(attends: bool, num_nodes: int) -> None:
     assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)  # on the CPU an array over all triplets and features is large
     assert_equal_to_plain(seeds, samples, num_nodes, 3, attends, device=cpu())
+
+
+@pytest.mark.parametrize("num_nodes", SIZES)
+@pytest.mark.parametrize("num_scalars", [0, 3, None], ids=["no scalars", "scalars", "features"])
+def test_pointers_equal_plain_formula(num_scalars: int | None, num_nodes: int) -> None:
+    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    plain_pointers.assert_equal_to_plain(2, 3, num_nodes, num_scalars, cpu())
 
 
 @pytest.mark.parametrize("num_scalars", [1, 2, 4, 5, 6, 8])
