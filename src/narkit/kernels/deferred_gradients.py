@@ -19,6 +19,9 @@ from jax.extend.core import JaxprEqn, Literal, Var
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
+from narkit.kernels.fused import launch
+from narkit.kernels.stacks import Row, write_row
+
 LARGEST_FACTOR = 2**19
 """Factors with more elements than this (per seed) are multiplied inside the loop: stacking them would cost more. Values
 that bear the name `STACKED` are stacked whatever their size."""
@@ -58,7 +61,8 @@ class ReversibleStep:
     """One step forth and back, made from its pull-back.
 
     `pull_back(params, data, t, carry, d_carry, d_y)` gives the next carry, y, d_carry and d_params. Forth, a step gives
-    the next carry, y and what to keep for the way back; back, d_carry, the gradients to sum and the factors to stack.
+    the next carry and y, and adds a row to what is kept for the way back; back, it gives d_carry and the gradients to
+    sum, and adds a row to the factors that are stacked. Kernels write their rows, and read them, where they are.
     """
 
     def __init__(self, pull_back: Callable, params: PyTree, data: PyTree, t: ArrayLike, carry: PyTree, d_y: PyTree):
@@ -80,25 +84,29 @@ class ReversibleStep:
         self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
         self._forth = program.for_outputs([*results, *self._kept])
 
-    def forth(self, params, data, t, carry) -> tuple[PyTree, PyTree, list[Array]]:
-        results = self._forth.run(jax.tree.leaves((params, data, t, carry)))
+    def forth(self, params, data, t, carry, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
+        stacks = dict(zip(self._kept, kept, strict=True))
+        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, stacks=stacks)
         carries, ys = self._carry.num_leaves, self._y.num_leaves
         return (
-            jax.tree.unflatten(self._carry, results[:carries]),
-            jax.tree.unflatten(self._y, results[carries : carries + ys]),
-            results[carries + ys :],
+            jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
+            jax.tree.unflatten(self._y, [value_of(result) for result in results[carries : carries + ys]]),
+            _with_rows(kept, results[carries + ys :], t),
         )
 
-    def back(self, params, data, t, kept: Sequence[Array], d_carry, d_y) -> tuple[PyTree, list[Array], list[Array]]:
+    def back(
+        self, params, data, t, kept: Sequence[Array], d_carry, d_y, stacks: Sequence[Array]
+    ) -> tuple[PyTree, list[Array], list[Array]]:
         before = jax.tree.leaves((params, data, t))
         unread = [None] * self._carry.num_leaves
-        known = dict(zip(self._kept, kept, strict=True))
-        results = self._back.run([*before, *unread, *jax.tree.leaves((d_carry, d_y))], known)
+        known = {var: Row(stack, t) for var, stack in zip(self._kept, kept, strict=True)}
+        arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y))]
+        results = self._back.run(arguments, t, known, dict(zip(self._stacked, stacks, strict=True)))
         carries, sums = self._carry.num_leaves, len(self._summed)
         return (
-            jax.tree.unflatten(self._carry, results[:carries]),
-            results[carries : carries + sums],
-            results[carries + sums :],
+            jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
+            [value_of(result) for result in results[carries : carries + sums]],
+            _with_rows(stacks, results[carries + sums :], t),
         )
 
     def empty_sums(self) -> list[Array]:
@@ -118,6 +126,21 @@ class ReversibleStep:
             next(remaining) if deferred is None else _evaluate(deferred, stack_of) for deferred in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
+
+
+def value_of(value: Any) -> Any:
+    return value.value if isinstance(value, Row) else value
+
+
+def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[Array]:
+    """The stacks with a further row each, which a kernel has written already or which is written now.
+
+    A row that is only passed on belongs to another stack.
+    """
+    return [
+        row.stack if isinstance(row, Row) and row.is_new else write_row(stack, value_of(row), t)
+        for stack, row in zip(stacks, rows, strict=True)
+    ]
 
 
 def _aval(var: Any) -> Any:
@@ -174,10 +197,22 @@ class _Program:
                 needed |= {var for var in eqn.invars if isinstance(var, Var)}
         return _Program(kept[::-1], self.inputs, list(outputs), self.constants)
 
-    def run(self, arguments: Sequence[Any], known: Mapping[Var, Any] | None = None) -> list[Any]:
-        """Runs the program. `known` values take the place of arguments, and of operations that are no longer there."""
+    def run(
+        self,
+        arguments: Sequence[Any],
+        t: Array,
+        known: Mapping[Var, Any] | None = None,
+        stacks: Mapping[Var, Array] | None = None,
+    ) -> list[Any]:
+        """Runs the program at step t.
+
+        `known` values take the place of arguments, and of operations that are no longer there. Kernels that make a
+        value with one of the `stacks` write it there.
+        """
         values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
-        return _interpret(self.operations, self.outputs, values)
+        named = {eqn.outvars[0]: eqn.invars[0] for eqn in self.operations if eqn.primitive.name == "name"}
+        written = {named[var]: stack for var, stack in (stacks or {}).items() if var in named}
+        return _interpret(self.operations, self.outputs, values, written, t)
 
 
 def _named(program: _Program, name: str) -> list[Var]:
@@ -198,12 +233,28 @@ def _trace(function: Callable, *arguments: PyTree) -> _Program:
     return _Program(jaxpr.eqns, jaxpr.invars, jaxpr.outvars, dict(zip(jaxpr.constvars, closed.consts, strict=True)))
 
 
-def _interpret(operations: Iterable[JaxprEqn], outputs: Iterable[Any], values: dict[Var, Any]) -> list[Any]:
+def _interpret(
+    operations: Iterable[JaxprEqn],
+    outputs: Iterable[Any],
+    values: dict[Var, Any],
+    written: Mapping[Any, Array] | None = None,
+    t: Array | None = None,
+) -> list[Any]:
+    """Runs operations. Values may be rows of stacks; kernels write those with a stack in `written` at row t of it."""
+
     def read(var: Any) -> Any:
         return var.val if isinstance(var, Literal) else values[var]
 
     for eqn in operations:
         arguments = [read(var) for var in eqn.invars]
+        if eqn.primitive is launch.primitive:
+            stacks = {i: written[var] for i, var in enumerate(eqn.outvars) if var in written} if written else {}
+            values.update(zip(eqn.outvars, launch.run_on_rows(arguments, stacks, t, **eqn.params), strict=True))
+            continue
+        if eqn.primitive.name == "name" and isinstance(arguments[0], Row):
+            values[eqn.outvars[0]] = arguments[0]
+            continue
+        arguments = [value_of(argument) for argument in arguments]
         if eqn.primitive.name in ("jit", "pjit"):
             body = eqn.params["jaxpr"]
             inner = dict(zip([*body.jaxpr.constvars, *body.jaxpr.invars], [*body.consts, *arguments], strict=True))

@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Int, PyTree
 
 from narkit.kernels.deferred_gradients import ReversibleStep
+from narkit.kernels.stacks import read_row, write_row
 
 Step = Callable[[PyTree, PyTree, Array, PyTree], tuple[PyTree, PyTree]]
 """`carry, y = step(params, data, t, carry)`"""
@@ -55,47 +55,11 @@ def _blank(values: PyTree, capacity: int) -> PyTree:
 
 
 def _write(stacks: PyTree, t: Array, values: PyTree) -> PyTree:
-    return jax.tree.map(lambda stack, value: _write_row(stack, value, t), stacks, values)
+    return jax.tree.map(lambda stack, value: write_row(stack, value, t), stacks, values)
 
 
 def _read(stacks: PyTree, t: Array) -> PyTree:
-    return jax.tree.map(lambda stack: _read_row(stack, t), stacks)
-
-
-# With rules of their own for `jax.vmap`: its rules for these two are a scatter and a gather, which check the row
-# against the bounds and copy it twice.
-
-
-@custom_vmap
-def _write_row(stack: Array, value: Array, t: Array) -> Array:
-    return lax.dynamic_update_index_in_dim(stack, value, t, 0)
-
-
-@_write_row.def_vmap
-def _write_rows(size, batched, stack, value, t):
-    in_stack, in_value, in_t = batched
-    if in_t:
-        rows = jax.vmap(lax.dynamic_update_index_in_dim, in_axes=(*(0 if b else None for b in batched), None))
-        return rows(stack, value, t, 0), True
-    if not in_stack:
-        stack = jnp.broadcast_to(stack, (size, *stack.shape))
-    if not in_value:
-        value = jnp.broadcast_to(value, (size, *value.shape))
-    return lax.dynamic_update_index_in_dim(stack, value, t, 1), True
-
-
-@custom_vmap
-def _read_row(stack: Array, t: Array) -> Array:
-    return lax.dynamic_index_in_dim(stack, t, 0, keepdims=False)
-
-
-@_read_row.def_vmap
-def _read_rows(size, batched, stack, t):
-    in_stack, in_t = batched
-    if in_t:
-        axes = (0 if in_stack else None, 0, None, None)
-        return jax.vmap(lax.dynamic_index_in_dim, in_axes=axes)(stack, t, 0, False), True
-    return lax.dynamic_index_in_dim(stack, t, 1 if in_stack else 0, keepdims=False), in_stack
+    return jax.tree.map(lambda stack: read_row(stack, t), stacks)
 
 
 def _forward(step, params, data, carry, num_steps, capacity):
@@ -104,8 +68,8 @@ def _forward(step, params, data, carry, num_steps, capacity):
     def body(t, state):
         carry, ys, kept = state
         t = t.astype(jnp.int32)  # as traced
-        carry, y, to_keep = reversible.forth(params, data, t, carry)
-        return carry, _write(ys, t, y), _write(kept, t, to_keep)
+        carry, y, kept = reversible.forth(params, data, t, carry, kept)
+        return carry, _write(ys, t, y), kept
 
     start = (carry, _blank(blank_y, capacity), reversible.empty_kept(capacity))
     last, ys, kept = lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
@@ -121,9 +85,9 @@ def _backward(step, capacity, residuals, cotangents):
     def body(i, state):
         d_carry, sums, stacks = state
         t = (num_steps - 1 - i).astype(jnp.int32)
-        d_carry, summands, factors = reversible.back(params, data, t, _read(kept, t), d_carry, _read(d_ys, t))
+        d_carry, summands, stacks = reversible.back(params, data, t, kept, d_carry, _read(d_ys, t), stacks)
         sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
-        return d_carry, sums, _write(stacks, t, factors)
+        return d_carry, sums, stacks
 
     start = (d_carry, reversible.empty_sums(), reversible.empty_stacks(capacity))
     d_carry, sums, stacks = lax.fori_loop(_ZERO, num_steps, body, start)

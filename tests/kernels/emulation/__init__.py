@@ -32,13 +32,23 @@ def emulated() -> Iterator[None]:
         launch.emulator = None
 
 
-def _run(kernel: launch.Kernel, seeds: int, outputs, *operands) -> list[np.ndarray]:
+def _run(kernel: launch.Kernel, rows: launch.Rows | None, seeds: int, outputs, *operands) -> list[np.ndarray]:
     arrays = [np.ascontiguousarray(operand) for operand in operands]
     results = [np.full(output.shape, -1, output.dtype) for output in outputs]
+    if rows is not None:
+        for i, stack in zip(rows.written, arrays[len(arrays) - len(rows.written) :], strict=True):
+            results[i] = stack.copy()
     pointers = (ctypes.c_void_p * (len(arrays) + len(results)))(*(a.ctypes.data for a in [*arrays, *results]))
     grid = (ctypes.c_int * 3)(*kernel.grid, seeds)
-    getattr(_library(kernel.source, kernel.macros), f"run_{kernel.name}")(grid, kernel.shared_bytes, pointers)
+    library = _library(kernel.source, kernel.macros) if rows is None else _library_on_rows(kernel, rows)
+    getattr(library, f"run_{kernel.name}")(grid, kernel.shared_bytes, pointers)
     return results
+
+
+@functools.cache
+def _library_on_rows(kernel: launch.Kernel, rows: launch.Rows) -> ctypes.CDLL:
+    """One kernel that reads and writes rows of stacks over time."""
+    return _link(kernel.code(rows), [kernel.name])
 
 
 @functools.cache
@@ -47,12 +57,16 @@ def _library(source: str, macros: tuple[tuple[str, int | float], ...]) -> ctypes
     names = re.findall(r"defined\(BUILD_(\w+)\)", (Path(launch.__file__).parent / source).read_text())
     chosen = [f"#define BUILD_{name}" for name in names[1:]]
     kernels = launch.Kernel(source, names[0], macros, grid=(1, 1), shared_bytes=0).code()
+    return _link("\n".join([*chosen, kernels]), names)
+
+
+def _link(kernels: str, names: list[str]) -> ctypes.CDLL:
     calls = [
         f'extern "C" void run_{name}(int* grid, int shared, void** arguments) '
         f"{{ launch({name}, grid, shared, arguments); }}"
         for name in names
     ]
-    code = "\n".join([(Path(__file__).parent / "emulate.h").read_text(), *chosen, kernels, *calls])
+    code = "\n".join([(Path(__file__).parent / "emulate.h").read_text(), kernels, *calls])
     return ctypes.CDLL(str(_compiled(code)))
 
 

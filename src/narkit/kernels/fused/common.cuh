@@ -10,6 +10,18 @@
 #define TILE_STRIDE 136  // bfloat16 elements per row of a tile in shared memory
 #define WIDE_STRIDE 132  // float32 elements per row
 
+// Some arrays may be stacks over time of CAPACITY rows per seed, of which kernels read or write the row `now`. Macros
+// TIMED_<array> say which.
+#ifdef CAPACITY
+#define NOW (*time)
+#else
+#define CAPACITY 1
+#define TIME_PARAMETERS
+#define NOW 0
+#endif
+
+__device__ __forceinline__ int row_of(int seed, bool timed, int now) { return timed ? seed * CAPACITY + now : seed; }
+
 typedef unsigned int u32;
 typedef unsigned short bf16;
 

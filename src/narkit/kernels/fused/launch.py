@@ -11,7 +11,7 @@ import contextlib
 import enum
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from jaxtyping import Array
 
 from narkit.errors import UnknownNameError
 from narkit.kernels.fused import nvrtc
+from narkit.kernels.stacks import Row
 
 OLDEST_GPU = 80  # compute capability times ten: bfloat16 on the matrix units
 THREADS = 128
@@ -95,17 +96,68 @@ class Kernel:
     macros: tuple[tuple[str, int | float], ...]
     grid: tuple[int, int]  # per seed
     shared_bytes: int
+    rows_read: tuple[
+        tuple[int, str], ...
+    ] = ()  # operands that may be rows of stacks over time, by the macro that tells
+    rows_written: tuple[tuple[int, str], ...] = ()  # and outputs
 
     def __call__(self, *operands: Array, outputs: Sequence[Output]) -> list[Array]:
         """Runs it; `outputs` are the shapes and types of what it writes."""
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in outputs)
-        return _launch.bind(*operands, kernel=self, outputs=shapes, seeds=1)
+        return primitive.bind(*operands, kernel=self, outputs=shapes, seeds=1, rows=None)
 
-    def code(self) -> str:
+    def code(self, rows: Rows | None = None) -> str:
         """The source with its macros, as a compiler reads it."""
         lines = [f"#define {name} {_literal(value)}" for name, value in self.macros]
         lines.append(f"#define BUILD_{self.name}")
+        if rows is not None:
+            which = [dict(self.rows_read)[i] for i in rows.read] + [dict(self.rows_written)[i] for i in rows.written]
+            lines += [f"#define {name} 1" for name in dict.fromkeys(which)]
+            # Stacks that are written come as operands, too, and take the same memory.
+            unused = "const void*, " * len(rows.written)
+            lines += [f"#define CAPACITY {rows.capacity}", f"#define TIME_PARAMETERS const int* time, {unused}"]
         return "\n".join([*lines, _read("common.cuh"), _read(self.source)])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which operands and outputs of a kernel are stacks over time, of which it reads and writes one row.
+
+    After its other operands such a kernel takes the row's number, and then the stacks that it writes.
+    """
+
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+    capacity: int
+
+
+def run_on_rows(
+    operands: Sequence[Any], stacks: Mapping[int, Array], t: Array | None, *, kernel: Kernel, outputs, seeds, rows
+) -> list[Any]:
+    """Runs a kernel. Operands may be rows of stacks; outputs with one of the `stacks` are written to its row t.
+
+    What the kernel cannot read or write in place is copied, or given back for others to write.
+    """
+    assert rows is None and seeds == 1
+    may_read, may_write = dict(kernel.rows_read), dict(kernel.rows_written)
+    read = tuple(i for i, operand in enumerate(operands) if isinstance(operand, Row) and i in may_read)
+    written = tuple(i for i in stacks if i in may_write)
+    values = [
+        operand.stack if i in read else operand.value if isinstance(operand, Row) else operand
+        for i, operand in enumerate(operands)
+    ]
+    if not read and not written:
+        return primitive.bind(*values, kernel=kernel, outputs=outputs, seeds=1, rows=None)
+    capacity = (operands[read[0]].stack if read else stacks[written[0]]).shape[0]
+    shapes = tuple(
+        jax.ShapeDtypeStruct((capacity, *output.shape), output.dtype) if i in written else output
+        for i, output in enumerate(outputs)
+    )
+    results = primitive.bind(
+        *values, t, *(stacks[i] for i in written),
+        kernel=kernel, outputs=shapes, seeds=1, rows=Rows(read, written, capacity),
+    )  # fmt: skip
+    return [Row(result, t, is_new=True) if i in written else result for i, result in enumerate(results)]
 
 
 def _literal(value: int | float) -> str:
@@ -119,40 +171,47 @@ def _read(name: str) -> str:
 
 # ------------------------------------------------------------------------------------------------------- as a primitive
 
-_launch = Primitive("fused_kernel")
-_launch.multiple_results = True
+primitive = Primitive("fused_kernel")
+primitive.multiple_results = True
 
 emulator: Callable[..., Any] | None = None
-"""For tests: `emulator(kernel, seeds, outputs, *operands)` runs a kernel on a CPU."""
+"""For tests: `emulator(kernel, rows, seeds, outputs, *operands)` runs a kernel on a CPU."""
 
 
-@_launch.def_abstract_eval
+@primitive.def_abstract_eval
 def _shapes(*_: Any, outputs: Sequence[jax.ShapeDtypeStruct], **__: Any) -> list[Any]:
     return [ShapedArray(output.shape, output.dtype) for output in outputs]
 
 
-@_launch.def_impl
+@primitive.def_impl
 def _run(*operands: Array, **options: Any) -> list[Array]:
-    return jax.jit(lambda *args: _launch.bind(*args, **options))(*operands)
+    return jax.jit(lambda *args: primitive.bind(*args, **options))(*operands)
 
 
-def _batch(operands: Sequence[Array], axes: Sequence[int | None], *, kernel, outputs, seeds):
+def _batch(operands: Sequence[Array], axes: Sequence[int | None], *, kernel, outputs, seeds, rows):
     """A further axis is one of seeds: kernels take as many as there are, each with its own weights."""
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
+    time = None if rows is None else len(operands) - len(rows.written) - 1  # one for all seeds
+    if time is not None and axes[time] is not None:
+        raise NotImplementedError("seeds whose loops are at different steps; give them one number of steps")
     moved = [
-        jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
-        for x, axis in zip(operands, axes, strict=True)
+        x if i == time else jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+        for i, (x, axis) in enumerate(zip(operands, axes, strict=True))
     ]
     stacked = tuple(jax.ShapeDtypeStruct((size, *output.shape), output.dtype) for output in outputs)
-    results = _launch.bind(*moved, kernel=kernel, outputs=stacked, seeds=size * seeds)
+    results = primitive.bind(*moved, kernel=kernel, outputs=stacked, seeds=size * seeds, rows=rows)
     return results, [0] * len(results)
 
 
-batching.primitive_batchers[_launch] = _batch
+batching.primitive_batchers[primitive] = _batch
 
 
-def _lower_to_gpu(context, *operands, kernel: Kernel, outputs, seeds: int):
-    rule = jax.ffi.ffi_lowering("__gpu$xla.gpu.ptx")
+def _lower_to_gpu(context, *operands, kernel: Kernel, outputs, seeds: int, rows: Rows | None):
+    aliases = {}
+    if rows is not None:
+        first = len(operands) - len(rows.written)
+        aliases = {first + i: output for i, output in enumerate(rows.written)}
+    rule = jax.ffi.ffi_lowering("__gpu$xla.gpu.ptx", operand_output_aliases=aliases)
     grid, block = (*kernel.grid, seeds), (THREADS, 1, 1)
     sizes = {f"{what}_{axis}": np.int32(size) for what, shape in (("grid", grid), ("block", block))
              for axis, size in zip("xyz", shape, strict=True)}  # fmt: skip
@@ -161,21 +220,21 @@ def _lower_to_gpu(context, *operands, kernel: Kernel, outputs, seeds: int):
         *operands,
         name=kernel.name,
         kernel_type="ptx",
-        kernel_data=nvrtc.compile_to_ptx(kernel.code(), compute_capability()),
+        kernel_data=nvrtc.compile_to_ptx(kernel.code(rows), compute_capability()),
         shared_mem_bytes=np.int32(kernel.shared_bytes),
         output_indices=[np.int32(len(operands) + i) for i in range(len(outputs))],
         **sizes,
     )
 
 
-mlir.register_lowering(_launch, _lower_to_gpu, platform="cuda")
+mlir.register_lowering(primitive, _lower_to_gpu, platform="cuda")
 
 
-def _lower_to_cpu(*operands: Array, kernel: Kernel, outputs, seeds: int):
+def _lower_to_cpu(*operands: Array, kernel: Kernel, outputs, seeds: int, rows: Rows | None):
     if emulator is None:
         raise RuntimeError(f"the kernel {kernel.name} runs on NVIDIA GPUs only; use the plain mode")
-    run = functools.partial(emulator, kernel, seeds, outputs)
+    run = functools.partial(emulator, kernel, rows, seeds, outputs)
     return jax.pure_callback(run, list(outputs), *operands)
 
 
-mlir.register_lowering(_launch, mlir.lower_fun(_lower_to_cpu, multiple_results=True), platform="cpu")
+mlir.register_lowering(primitive, mlir.lower_fun(_lower_to_cpu, multiple_results=True), platform="cpu")

@@ -19,6 +19,22 @@
 #define SMALL (P + 3)  // rows of small gradients of the products: V, v, b1, b2
 #define SHARED_TILE (ROWS * TILE_STRIDE)
 
+#ifndef TIMED_message
+#define TIMED_message 0
+#endif
+#ifndef TIMED_best
+#define TIMED_best 0
+#endif
+#ifndef TIMED_record
+#define TIMED_record 0
+#endif
+#ifndef TIMED_operands
+#define TIMED_operands 0
+#endif
+#ifndef TIMED_small
+#define TIMED_small 0
+#endif
+
 struct Sample {
   int seed, sample, index;  // index: over all seeds
   __device__ Sample(int blocks) {
@@ -26,6 +42,8 @@ struct Sample {
     sample = blockIdx.x / blocks;
     index = seed * SAMPLES + sample;
   }
+  // The index in an array that may be a stack over time.
+  __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
 };
 
 __device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
@@ -188,7 +206,8 @@ __device__ __forceinline__ void through_products(
 template <bool SAVE>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases, float* message, int* best, float* record) {
+    const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
+    float* record) {
   bf16* tiles = (bf16*)memory;
   float* messages = (float*)(tiles + 2 * SHARED_TILE);
   float* mixed = messages + ROWS * WIDE_STRIDE;
@@ -202,9 +221,9 @@ __device__ __forceinline__ void forward(
   value_offset += at.seed * H;
   weights += at.seed * PRODUCTS * FRAGMENTS;
   biases += at.seed * 2 * H;
-  message += at.index * N * H;
-  best += at.index * N * H;
-  record += (long long)at.index * N * N * RECORD;
+  message += at.at(TIMED_message, now) * N * H;
+  best += at.at(TIMED_best, now) * N * H;
+  record += at.at(TIMED_record, now) * N * N * RECORD;
 
   float highest[RECEIVERS];
   int from[RECEIVERS];
@@ -252,15 +271,16 @@ __device__ __forceinline__ void forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, float* message) {
-  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, message, 0, 0);
+  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0);
 }
 #endif
 
 #if defined(BUILD_messages_forward_saving)
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases, float* message, int* best, float* record) {
-  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, message, best, record);
+    const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
+    float* record) {
+  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, NOW, message, best, record);
 }
 #endif
 
@@ -275,7 +295,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
 extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
     const float* terms, const float* scalars, const float* value, const float* value_offset, const u32* weights,
     const u32* transposed, const float* biases, const int* best, const float* record, const float* d_message,
-    bf16* operands, bf16* cotangents, float* d_receive, float* d_send, float* d_mixed, float* small) {
+    TIME_PARAMETERS
+#if ATTENTION
+    bf16* operand_0, bf16* operand_1, bf16* operand_2, bf16* cotangent_0, bf16* cotangent_1, bf16* cotangent_2,
+#else
+    bf16* operand_0, bf16* operand_1, bf16* cotangent_0, bf16* cotangent_1,
+#endif
+    float* d_receive, float* d_send, float* d_mixed, float* small) {
+#if ATTENTION
+  bf16 *operands[3] = {operand_0, operand_1, operand_2}, *cotangents[3] = {cotangent_0, cotangent_1, cotangent_2};
+#else
+  bf16 *operands[2] = {operand_0, operand_1}, *cotangents[2] = {cotangent_0, cotangent_1};
+#endif
   bf16* inputs[3];
   for (int m = 0; m < 3; ++m) inputs[m] = (bf16*)memory + m * SHARED_TILE;
   bf16* outputs[2] = {(bf16*)memory + 3 * SHARED_TILE, (bf16*)memory + 4 * SHARED_TILE};
@@ -294,15 +325,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
   weights += at.seed * PRODUCTS * FRAGMENTS;
   transposed += at.seed * PRODUCTS * FRAGMENTS;
   biases += at.seed * 2 * H;
-  best += at.index * N * H;
-  record += (long long)at.index * N * N * RECORD;
+  best += at.at(TIMED_best, NOW) * N * H;
+  record += at.at(TIMED_record, NOW) * N * N * RECORD;
   d_message += at.index * N * H;
-  operands += (long long)(at.index * tiles + tile) * PRODUCTS * ROWS * H;
-  cotangents += (long long)(at.index * tiles + tile) * PRODUCTS * ROWS * H;
+  const long long place = (at.at(TIMED_operands, NOW) * tiles + tile) * ROWS * H;
   d_receive += (at.index * SENDER_BLOCKS + tile % SENDER_BLOCKS) * N * H;
   d_send += (at.index * RECEIVER_BLOCKS + tile / SENDER_BLOCKS) * N * H;
   d_mixed += at.index * N * N * (P + 1);
-  small += (at.index * tiles + tile) * SMALL * H;
+  small += (at.at(TIMED_small, NOW) * tiles + tile) * SMALL * H;
 
 #if ATTENTION
   for (int row = threadIdx.x; row < ROWS; row += THREADS) {
@@ -314,7 +344,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
 #endif
   __syncthreads();
   through_products(terms, mixed, value, value_offset, weights, biases, first_i, first_j, inputs);
-  for (int m = 0; m < PRODUCTS; ++m) copy_out(operands + m * ROWS * H, inputs[m], ROWS);
+#pragma unroll
+  for (int m = 0; m < PRODUCTS; ++m) copy_out(operands[m] + place, inputs[m], ROWS);
 
   // The cotangent of a message goes to the sender that it came from.
   const int column = threadIdx.x;
@@ -328,7 +359,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
   }
   small[(P + 2) * H + column] = sum;
   __syncthreads();
-  copy_out(cotangents + (PRODUCTS - 1) * ROWS * H, outputs[0], ROWS);
+  copy_out(cotangents[PRODUCTS - 1] + place, outputs[0], ROWS);
 
   float acc[M_TILES][N_TILES][4];
   int current = 0;
@@ -343,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
     });
     __syncthreads();
     current = 1 - current;
-    copy_out(cotangents + (m - 1) * ROWS * H, out, ROWS);
+    copy_out(cotangents[m - 1] + place, out, ROWS);
     if (m == PRODUCTS - 1) {
       sum = 0.0f;
       for (int row = 0; row < ROWS; ++row) sum += unpack(out[row * TILE_STRIDE + column]);
@@ -571,18 +602,18 @@ __device__ __forceinline__ void marginal(
 // E2 or E3 and of a (from pass 0; zero in the others).
 extern "C" __global__ void __launch_bounds__(THREADS, P <= 3 ? 3 : 2) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
-    const float* d_mixed, float* d_nodes, float* d_scalars, float* small) {
+    const float* d_mixed, TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
   const Sample at(BLOCKS_OF_NODES);
   const int pass = blockIdx.y;
   terms += at.index * N * TERMS;
   scalars += at.index * N * N * P;
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;
-  record += (long long)at.index * N * N * RECORD;
+  record += at.at(TIMED_record, NOW) * N * N * RECORD;
   d_mixed += at.index * N * N * (P + 1);
   d_nodes += (at.index * 3 + pass) * N * H;
   d_scalars += (at.index * 3 + pass) * N * N * P;
-  small += ((at.index * 3 + pass) * BLOCKS_OF_NODES + blockIdx.x % BLOCKS_OF_NODES) * SMALL_ATTENTION * H;
+  small += ((at.at(TIMED_small, NOW) * 3 + pass) * BLOCKS_OF_NODES + blockIdx.x % BLOCKS_OF_NODES) * SMALL_ATTENTION * H;
   float* per_warp = (float*)memory;
   if (pass == 0) marginal<0>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, per_warp);
   if (pass == 1) marginal<1>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, per_warp);

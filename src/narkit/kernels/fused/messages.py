@@ -47,14 +47,16 @@ class MessageWeights(NamedTuple):
     attention: Attention | None
     value: Float[Array, "scalar hidden"]  # V
     value_offset: Float[Array, " hidden"]  # v
-    products: Float[Array, "product hidden hidden"]  # Me (with attention), W1, W2
+    products: tuple[Float[Array, "hidden hidden"], ...]  # Me (with attention), W1, W2
     biases: Float[Array, "2 hidden"]  # b1, b2
     fragments: Array  # of the products
     transposed: Array  # of the products transposed
 
     @classmethod
     def of(cls, attention: Attention | None, value, value_offset, products, biases) -> MessageWeights:
-        return cls(attention, value, value_offset, products, biases, frozen(products), frozen(products, True))
+        products = tuple(products)
+        both = (frozen(jnp.stack(products), flip) for flip in (False, True))
+        return cls(attention, value, value_offset, products, biases, *both)
 
 
 class _Tiling(NamedTuple):
@@ -81,21 +83,21 @@ class _Tiling(NamedTuple):
         return self.senders * self.receivers
 
 
-def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes) -> Kernel:
+def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=()) -> Kernel:
     samples, n = terms.shape[:2]
     tiling = _Tiling.of(n)
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(attends), "SLOPE": float(slope),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers,
     }  # fmt: skip
-    return Kernel("messages.cu", name, tuple(macros.items()), (samples * grid[0], grid[1]), shared_bytes)
+    return Kernel("messages.cu", name, tuple(macros.items()), (samples * grid[0], grid[1]), shared_bytes, *rows)
 
 
 class _Gradients(NamedTuple):
     """What the backward kernel of the products writes; there is one `tile` per block of senders and receivers."""
 
-    operands: Array  # (sample, tile, product, row, hidden)
-    cotangents: Array
+    operands: list[Array]  # per product (sample, tile, row, hidden)
+    cotangents: list[Array]
     receive: Array  # (sample, sender block, node, hidden)
     send: Array  # (sample, receiver block, node, hidden)
     mixed: Array  # (sample, node, node, scalar + 1)
@@ -104,23 +106,32 @@ class _Gradients(NamedTuple):
 
 def _products_backward(terms, scalars, weights, best, record, d_message, slope) -> _Gradients:
     samples, n = terms.shape[:2]
-    num_scalars, num_products = scalars.shape[-1], weights.products.shape[0]
+    num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = _Tiling.of(n)
     tiles = tiling.receiver_blocks * tiling.sender_blocks
     shared = 5 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * num_scalars * 4
-    kernel = _kernel("messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared)
-    factor = (samples, tiles, num_products, tiling.rows, H)
+    factors = 2 * num_products
+    kernel = _kernel(
+        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared,
+        rows=(
+            ((7, "TIMED_best"), (8, "TIMED_record")),
+            (*((i, "TIMED_operands") for i in range(factors)), (factors + 3, "TIMED_small")),
+        ),
+    )  # fmt: skip
     layout = {
-        "operands": (factor, jnp.bfloat16),
-        "cotangents": (factor, jnp.bfloat16),
         "receive": ((samples, tiling.sender_blocks, n, H), jnp.float32),
         "send": ((samples, tiling.receiver_blocks, n, H), jnp.float32),
         "mixed": ((samples, n, n, num_scalars + 1), jnp.float32),
         "small": ((samples, tiles, num_scalars + 3, H), jnp.float32),
     }
     operands = (weights.value, weights.value_offset, weights.fragments, weights.transposed, weights.biases)
-    written = kernel(terms, scalars, *operands, best, record, d_message, outputs=list(layout.values()))
-    return _Gradients(**dict(zip(layout, written, strict=True)))
+    factor = ((samples, tiles, tiling.rows, H), jnp.bfloat16)
+    written = kernel(
+        terms, scalars, *operands, best, record, d_message, outputs=[*[factor] * factors, *layout.values()]
+    )
+    return _Gradients(
+        written[:num_products], written[num_products:factors], **dict(zip(layout, written[factors:], strict=True))
+    )
 
 
 def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
@@ -130,7 +141,8 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
     blocks = -(-n // 4)
     staged = 4 * n if n <= 32 else 0  # vectors of pairs
     shared = max(4 * (num_scalars + 5), staged) * H * 4
-    kernel = _kernel("attention_backward", terms, scalars, slope, True, (blocks, 3), shared)
+    rows = (((4, "TIMED_record"),), ((2, "TIMED_small"),))
+    kernel = _kernel("attention_backward", terms, scalars, slope, True, (blocks, 3), shared, rows)
     d_nodes, d_scalars, small = kernel(
         terms, scalars, *weights.attention, record, d_mixed,
         outputs=[
@@ -161,7 +173,8 @@ def forward(
     shared = 2 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * WIDE_STRIDE * 4 + tiling.rows * num_scalars * 4
     attends = weights.attention is not None
     name = "messages_forward_saving" if save else "messages_forward"
-    kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared)
+    rows = ((), ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()
+    kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared, rows)
     shapes: list[Any] = [((samples, n, H), jnp.float32)]
     if save:
         record = (n + 1 + num_scalars) if attends else 1
@@ -177,9 +190,16 @@ def backward(
 ) -> tuple[list[Array], Array, MessageWeights]:
     """Gradients of the terms that are read, one by one, of the scalars and of the weights."""
     out = _products_backward(terms, scalars, weights, best, record, d_message, slope)
-    operands, cotangents, small = (checkpoint_name(part, STACKED) for part in (out.operands, out.cotangents, out.small))
-    d_products = jnp.einsum("btmrh,btmrg->mhg", operands, cotangents, preferred_element_type=jnp.float32)
-    small = small.sum((0, 1))
+    d_products = tuple(
+        jnp.einsum(
+            "btrh,btrg->hg",
+            checkpoint_name(operand, STACKED),
+            checkpoint_name(cotangent, STACKED),
+            preferred_element_type=jnp.float32,
+        )
+        for operand, cotangent in zip(out.operands, out.cotangents, strict=True)
+    )
+    small = checkpoint_name(out.small, STACKED).sum((0, 1))
     d_terms = [out.receive.sum(1), out.send.sum(1)]
     if weights.attention is None:
         d_attention, d_scalars = None, out.mixed[..., :-1]

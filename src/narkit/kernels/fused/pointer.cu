@@ -9,6 +9,10 @@
 #define PART (H / 32)    // features per lane
 #define SMALL (P + 2)    // rows of small gradients: D, c, w
 
+#ifndef TIMED_small
+#define TIMED_small 0
+#endif
+
 struct Weights {
   float score[PART], offset[PART], directions[P][PART];
   __device__ __forceinline__ Weights(const float* d, const float* c, const float* w) {
@@ -93,7 +97,7 @@ __device__ __forceinline__ float share(float winner, float other) {
 // blockIdx.y == 1: a warp has an i, and finds the gradient of a_i.
 extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
     const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
-    const float* d_logits, float* d_first, float* d_second, float* d_edges, float* small) {
+    const float* d_logits, TIME_PARAMETERS float* d_first, float* d_second, float* d_edges, float* small) {
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32;
   const int mine = blockIdx.x % BLOCKS * WARPS + threadIdx.x / 32;
   if (mine >= N) return;
@@ -168,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
       }
     }
   }
-  small += (index * N + mine) * SMALL * H;
+  small += (((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * N + mine) * SMALL * H;
 #pragma unroll
   for (int q = 0; q < PART; ++q) {
     const int h = 32 * q + lane;

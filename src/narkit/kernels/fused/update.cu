@@ -12,6 +12,19 @@
 #define WIDE (16 * WIDE_STRIDE)
 #define EPSILON 1e-5f
 
+#ifndef TIMED_message
+#define TIMED_message 0
+#endif
+#ifndef TIMED_hidden
+#define TIMED_hidden 0
+#endif
+#ifndef TIMED_gate
+#define TIMED_gate 0
+#endif
+#ifndef TIMED_vectors
+#define TIMED_vectors 0
+#endif
+
 __device__ __forceinline__ float sum_over_warp(float value) {
   float one[1] = {value};
   return sum_over_lanes<1>(one);
@@ -66,13 +79,13 @@ __device__ __forceinline__ void open_gate(
 #if defined(BUILD_update_forward)
 extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
-    const float* vectors, float* result) {
+    const float* vectors, TIME_PARAMETERS float* result) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE;
   float *rectified = (float*)(gate_input + TILE), *normal = rectified + WIDE, *spread = normal + WIDE;
   const int seed = blockIdx.z, first = blockIdx.x * 16;
-  message += seed * NODES * H;
+  message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += seed * NODES * TERMS;
-  hidden += seed * NODES * H;
+  hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
   weights += seed * 2 * FRAGMENTS;
   gate += seed * FRAGMENTS;
   vectors += seed * 3 * H;
@@ -98,15 +111,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
 extern "C" __global__ void __launch_bounds__(THREADS) update_backward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
     const u32* transposed_weights, const u32* transposed_gate, const float* vectors, const float* d_result,
-    float* d_message, float* d_terms, float* d_hidden, bf16* gate_operands, float* d_vectors) {
+    TIME_PARAMETERS float* d_message, float* d_terms, float* d_hidden, bf16* gate_inputs, bf16* d_openings,
+    float* d_vectors) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE, *d_opening = gate_input + TILE;
   bf16* d_summed = d_opening + TILE;
   float *rectified = (float*)(d_summed + TILE), *normal = rectified + WIDE, *d_update = normal + WIDE;
   float* spread = d_update + WIDE;
   const int seed = blockIdx.z, first = blockIdx.x * 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  message += seed * NODES * H;
+  message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += seed * NODES * TERMS;
-  hidden += seed * NODES * H;
+  hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
   weights += seed * 2 * FRAGMENTS;
   gate += seed * FRAGMENTS;
   transposed_weights += seed * 2 * FRAGMENTS;
@@ -116,8 +130,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_backward(
   d_message += seed * NODES * H;
   d_terms += seed * NODES * 2 * H;
   d_hidden += seed * NODES * H;
-  gate_operands += (long long)seed * NODES * 2 * H;
-  d_vectors += (seed * TILES + blockIdx.x) * 3 * H;
+  gate_inputs += (long long)row_of(seed, TIMED_gate, NOW) * NODES * H;
+  d_openings += (long long)row_of(seed, TIMED_gate, NOW) * NODES * H;
+  d_vectors += ((long long)row_of(seed, TIMED_vectors, NOW) * TILES + blockIdx.x) * 3 * H;
   float acc[1][N_TILES][4];
   open_gate(message, terms, weights, gate, vectors, first, received, gate_input, rectified, normal, spread, acc);
 
@@ -135,8 +150,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_backward(
     *(float2*)(d_update + row * WIDE_STRIDE + column) = make_float2(d.x * c[0], d.y * c[1]);
     if (!valid) return;
     *(float2*)(d_hidden + node * H + column) = make_float2(d.x * (1.0f - c[0]), d.y * (1.0f - c[1]));
-    *(u32*)(gate_operands + (long long)node * 2 * H + column) = *(const u32*)(gate_input + row * TILE_STRIDE + column);
-    *(u32*)(gate_operands + (long long)node * 2 * H + H + column) = pack(open_x, open_y);
+    *(u32*)(gate_inputs + node * H + column) = *(const u32*)(gate_input + row * TILE_STRIDE + column);
+    *(u32*)(d_openings + node * H + column) = pack(open_x, open_y);
   });
   __syncthreads();
   const int column = threadIdx.x;

@@ -22,6 +22,9 @@ from narkit.kernels.fused.messages import TILE_STRIDE, WIDE_STRIDE
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
+ROWS_READ = ((0, "TIMED_message"), (2, "TIMED_hidden"))
+"""Operands that may be rows of stacks over time."""
+
 
 class UpdateWeights(NamedTuple):
     """The parameters of one network."""
@@ -38,11 +41,11 @@ class UpdateWeights(NamedTuple):
         return cls(on_message, gate, vectors, fragments, transposed)
 
 
-def _kernel(name, message, terms, tiles_bytes, wide_bytes) -> Kernel:
+def _kernel(name, message, terms, tiles_bytes, wide_bytes, rows) -> Kernel:
     nodes = message.shape[0] * message.shape[1]
     macros = (("NODES", nodes), ("ATTENTION", int(terms.shape[-1] == 7 * H)))
     shared = 16 * (tiles_bytes * TILE_STRIDE * 2 + wide_bytes * WIDE_STRIDE * 4 + 4)
-    return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared)
+    return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared, *rows)
 
 
 def forward(
@@ -52,7 +55,7 @@ def forward(
     weights: UpdateWeights,
 ) -> Float[Array, "sample node hidden"]:
     """The next hidden state. The last two terms of `terms` are from_node and from_gate; the others are not read."""
-    kernel = _kernel("update_forward", message, terms, 2, 2)
+    kernel = _kernel("update_forward", message, terms, 2, 2, (ROWS_READ,))
     operands = (message, terms, hidden, *weights.fragments, weights.vectors)
     return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
 
@@ -64,20 +67,20 @@ def backward(
 
     Those of O and G are the products of the message with the gradients of the two terms.
     """
-    kernel = _kernel("update_backward", message, terms, 4, 3)
+    rows_written = ((3, "TIMED_gate"), (4, "TIMED_gate"), (5, "TIMED_vectors"))
+    kernel = _kernel("update_backward", message, terms, 4, 3, (ROWS_READ, rows_written))
     samples, n = hidden.shape[:2]
-    d_message, d_terms, d_hidden, gate_operands, d_vectors = kernel(
+    d_message, d_terms, d_hidden, gate_input, d_opening, d_vectors = kernel(
         message, terms, hidden, *weights.fragments, *weights.transposed, weights.vectors, d_result,
         outputs=[
             (hidden.shape, jnp.float32),
             ((samples, n, 2 * H), jnp.float32),
             (hidden.shape, jnp.float32),
-            ((samples, n, 2, H), jnp.bfloat16),
+            (hidden.shape, jnp.bfloat16),
+            (hidden.shape, jnp.bfloat16),
             ((kernel.grid[0], 3, H), jnp.float32),
         ],
     )  # fmt: skip
-    gate_operands, d_vectors = (checkpoint_name(part, STACKED) for part in (gate_operands, d_vectors))
-    d_gate = jnp.einsum(
-        "bnh,bng->hg", gate_operands[:, :, 0], gate_operands[:, :, 1], preferred_element_type=jnp.float32
-    )
+    gate_input, d_opening, d_vectors = (checkpoint_name(part, STACKED) for part in (gate_input, d_opening, d_vectors))
+    d_gate = jnp.einsum("bnh,bng->hg", gate_input, d_opening, preferred_element_type=jnp.float32)
     return d_message, d_terms, d_hidden, d_gate, d_vectors.sum(0)

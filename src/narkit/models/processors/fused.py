@@ -84,7 +84,7 @@ class FusedGatedStep(BoundProcessor):
                 bound_attention,
                 _at_least_one(edge.directions),
                 edge.offset,
-                jnp.stack(products),
+                products,
                 jnp.stack([linear.bias for linear in message_passing.mlp]),
             ),
             update_weights=UpdateWeights.of(
