@@ -96,10 +96,8 @@ class Kernel:
     macros: tuple[tuple[str, int | float], ...]
     grid: tuple[int, int]  # per seed
     shared_bytes: int
-    rows_read: tuple[
-        tuple[int, str], ...
-    ] = ()  # operands that may be rows of stacks over time, by the macro that tells
-    rows_written: tuple[tuple[int, str], ...] = ()  # and outputs
+    rows_read: tuple[tuple[int, str], ...] = ()  # operands that may be rows of stacks over time, and the macros for it
+    rows_written: tuple[tuple[int, str], ...] = ()  # the same for outputs
 
     def __call__(self, *operands: Array, outputs: Sequence[Output]) -> list[Array]:
         """Runs it; `outputs` are the shapes and types of what it writes."""
@@ -148,6 +146,7 @@ def run_on_rows(
     ]
     if not read and not written:
         return primitive.bind(*values, kernel=kernel, outputs=outputs, seeds=1, rows=None)
+    assert t is not None
     capacity = (operands[read[0]].stack if read else stacks[written[0]]).shape[0]
     shapes = tuple(
         jax.ShapeDtypeStruct((capacity, *output.shape), output.dtype) if i in written else output
