@@ -1,0 +1,85 @@
+"""The command line: options and help. What a command does is in `narkit.commands`, imported when it runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from narkit import __version__
+from narkit.cli import bench, data, experiments, runs
+from narkit.cli.help import examples
+
+app = typer.Typer(
+    name="narkit",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Neural algorithmic reasoning on CLRS-30.",
+    epilog=examples(
+        "narkit list",
+        "narkit data show dijkstra --size 5 --seed 1",
+        "narkit --import my_algorithms data show gnome_sort",
+        "narkit train --algorithm bfs --preset quick",
+        "narkit eval runs/bfs-team-quick --size 32",
+        "narkit report results/ --out report/",
+        "narkit demo",
+    ),
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"narkit {__version__}")
+        raise typer.Exit
+
+
+def _import_modules(names: list[str] | None) -> list[str]:
+    """Imports the user's own modules, for the algorithms that they register; the current folder counts, too."""
+    for name in names or []:
+        sys.path.insert(0, os.getcwd())
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise typer.BadParameter(f"{error}; expected a module as in `import {name}`") from None
+        finally:
+            sys.path.remove(os.getcwd())
+    return names or []
+
+
+@app.callback()
+def _options(
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", callback=_import_modules, help="Import your own algorithms first."),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("list", epilog=examples("narkit list", "narkit list | grep graphs"))
+def list_algorithms() -> None:
+    """The algorithms with category, probes and typical number of steps."""
+    from rich.console import Console
+
+    from narkit.commands.listing import print_list
+
+    print_list(Console())
+
+
+app.add_typer(data.app, name="data")
+app.add_typer(runs.app)
+app.add_typer(experiments.app)
+app.add_typer(bench.app, name="bench")
+
+
+def main() -> None:
+    """The entry point of the `narkit` script."""
+    app(prog_name="narkit")

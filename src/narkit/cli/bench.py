@@ -1,0 +1,137 @@
+"""`narkit bench`: how fast narkit is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from narkit.cli.help import examples
+from narkit.commands.choices import (
+    comma_separated_algorithms,
+    comma_separated_sizes,
+    one_of,
+    plain_errors,
+)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Measure how fast narkit is.",
+    epilog=examples(
+        "narkit bench data",
+        "narkit bench data --algorithms bfs,dijkstra --sizes 16",
+        "narkit bench train --algorithm bfs --sizes 16",
+    ),
+)
+
+
+@app.command(
+    "data",
+    epilog=examples(
+        "narkit bench data",
+        "narkit bench data --sizes 16 --algorithms bfs,dijkstra",
+        "narkit bench data --reference-python oracle/bin/python --out benchmarks/data",
+    ),
+)
+def bench_data(
+    reference_python: Annotated[
+        Path | None, typer.Option(help="An interpreter that has dm-clrs, to time it in the same run.")
+    ] = None,
+    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "16,64",
+    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
+    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,
+) -> None:
+    """Microseconds per sample on one core, from a seed to a finished batch."""
+    from rich.console import Console
+
+    from narkit.benchmarking import data
+
+    wanted = comma_separated_sizes(sizes)
+    names = comma_separated_algorithms(algorithms)
+    with plain_errors("--reference-python"):
+        record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
+    data.print_table(Console(), record)
+    if out is not None:
+        data.write(out.with_suffix(".json"), data.as_json(record))
+        data.write(out.with_suffix(".md"), data.as_markdown(record))
+    if json is not None:
+        data.write(json, data.as_json(record))
+
+
+@app.command(
+    "train",
+    epilog=examples(
+        "narkit bench train",
+        "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
+        "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --append",
+        "narkit bench train --reference-python oracle/bin/python --steps 30",
+    ),
+)
+def bench_train(
+    algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
+    processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
+    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
+    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
+    hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the record goes.", show_default="benchmarks/train.json, or train_cpu.json and .md"),
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Measure TEAM written out in plain JAX, too.")] = False,
+    every_algorithm: Annotated[
+        bool,
+        typer.Option("--every-algorithm", help="All algorithms, with validation and test: projects the whole column."),
+    ] = False,
+    evaluation: Annotated[bool, typer.Option(help="With --every-algorithm: time validation and test.")] = True,
+    budget: Annotated[float | None, typer.Option(min=0.0, help="Stop cleanly after so many seconds.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="Keep what OUT has already, and go on.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="That compile.", show_default="one per core")] = None,
+    reference_python: Annotated[
+        Path | None,
+        typer.Option(help="An interpreter that has dm-clrs: compare with it on the CPU instead, on bfs at n = 16."),
+    ] = None,
+) -> None:
+    """Kernels per processor step, times, compilations and memory of training steps, forward + backward + Adam."""
+    import dataclasses
+
+    from narkit.benchmarking.train import Options
+    from narkit.commands import bench_train as command
+    from narkit.commands.train import mistakes
+    from narkit.models.processors import PROCESSORS
+
+    names = comma_separated_algorithms(None if every_algorithm else algorithm)
+    processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
+    if reference_python is not None:
+        with plain_errors("--reference-python"):
+            command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
+        return
+    options = Options(
+        algorithms=tuple(names),
+        processors=tuple(processors),
+        sizes=tuple(comma_separated_sizes(sizes)),
+        num_seeds=seeds,
+        steps=steps,
+        hidden_size=hidden_size,
+        batch_size=batch_size,
+        plain=plain,
+        evaluation=every_algorithm and evaluation,
+        budget=budget,
+    )
+    if threads is not None:
+        options = dataclasses.replace(options, threads=threads)
+    if every_algorithm:
+        together = max(1, options.threads // (len(options.sizes) + 3 * options.evaluation))
+        options = dataclasses.replace(options, together=together)
+    with mistakes():
+        for name in names:
+            options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
+    with plain_errors("--out"):
+        command.run(command.wide_console(), options, out or Path("benchmarks/train.json"), append, profile)

@@ -1,0 +1,84 @@
+"""`narkit data`: looking at trajectories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from narkit.cli.help import examples
+from narkit.commands.choices import (
+    known_algorithm,
+    one_of,
+    plain_errors,
+)
+
+SPLITS = ("train", "val", "test")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at trajectories and export them.",
+    epilog=examples("narkit data show bfs --size 6", "narkit data export bfs --split test --out bfs.npz"),
+)
+
+AlgorithmName = Annotated[
+    str, typer.Argument(metavar="ALGORITHM", callback=known_algorithm, help="A name from `narkit list`.")
+]
+
+
+@app.command(
+    "show",
+    epilog=examples(
+        "narkit data show dijkstra --size 5 --seed 1",
+        "narkit data show insertion_sort --size 6 --max-steps 3",
+        "narkit data show bfs --size 6 --picture bfs.png",
+    ),
+)
+def show(
+    algorithm: AlgorithmName,
+    size: Annotated[int, typer.Option(help="Nominal size of the instance.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the instance.")] = 0,
+    density: Annotated[float, typer.Option(min=0.0, max=1.0, help="Edge probability of random graphs.")] = 0.7,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Show only the first steps.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Also draw the run and save it here (.png, .svg, .pdf).")] = None,
+) -> None:
+    """A run on a random instance, step by step, with the meaning of every hint."""
+    from rich.console import Console
+
+    from narkit.commands.show import print_run, random_run
+
+    console = Console()
+    with plain_errors("--size"):
+        batch = random_run(algorithm, size, seed, density)
+    print_run(console, batch, max_steps)
+    if picture is not None:
+        from narkit.commands.picture import save_picture
+
+        with plain_errors("--picture"):
+            save_picture(batch, picture)
+        console.print(f"drawn: {picture}")
+
+
+@app.command(
+    "export",
+    epilog=examples(
+        "narkit data export bfs --split test --out bfs.npz",
+        "narkit data export dijkstra --split val --out dijkstra.npz --transformed --force",
+    ),
+)
+def export(
+    algorithm: AlgorithmName,
+    out: Annotated[Path, typer.Option(help="The archive to write.")],
+    split: Annotated[
+        str, typer.Option(callback=lambda name: one_of("split", name, SPLITS), help="train, val or test.")
+    ] = "test",
+    transformed: Annotated[bool, typer.Option(help="As networks read it, rather than as published.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """An official split as a NumPy archive with the keys input_*, hint_*, output_* and lengths."""
+    from narkit.commands.export import export_split
+
+    with plain_errors("--out"):
+        batch = export_split(algorithm, split, out, transformed=transformed, force=force)
+    typer.echo(f"{out}: {batch!r}, {out.stat().st_size / 1e6:.2f} MB")
