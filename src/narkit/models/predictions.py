@@ -7,8 +7,10 @@ from typing import assert_never
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from narkit.kernels.deferred_gradients import SAVED
 from narkit.spec import Kind, Probe, Spec, first_mask_name
 
 SINKHORN_TEMPERATURE = 0.1
@@ -54,13 +56,32 @@ def soften(probe: Probe, logits: Array) -> Array:
         case Kind.MASK:
             return jax.nn.sigmoid(logits)
         case Kind.MASK_ONE | Kind.CATEGORICAL | Kind.POINTER:
-            return jax.nn.softmax(logits, axis=-1)
+            return _softmax(logits)
         case Kind.PERMUTATION_POINTER:
             return jnp.exp(log_sinkhorn(logits, SCORING_SINKHORN_STEPS // 2))
         case Kind.SHOULD_BE_PERMUTATION:
             raise ValueError("raw permutations cannot be predicted; transform the batch first")
         case _:
             assert_never(probe.kind)
+
+
+@jax.custom_vjp
+def _softmax(logits: Array) -> Array:
+    """Softmax over the last axis, whose gradient needs the result only. A loop over time keeps that."""
+    return jax.nn.softmax(logits, axis=-1)
+
+
+def _softmax_forward(logits: Array) -> tuple[Array, Array]:
+    probabilities = checkpoint_name(_softmax(logits), SAVED)
+    return probabilities, probabilities
+
+
+def _softmax_backward(probabilities: Array, cotangent: Array) -> tuple[Array]:
+    expected = jnp.sum(probabilities * cotangent, axis=-1, keepdims=True)
+    return (probabilities * (cotangent - expected),)
+
+
+_softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
 def harden(probe: Probe, logits: Array) -> Array:
