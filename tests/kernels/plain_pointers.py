@@ -20,13 +20,13 @@ FIRST, SECOND, WIDTH = 3, H + 5, 2 * H + 9  # where a and b stand in a node's ro
 
 
 def plain(nodes: Array, edges: Array, weights: PointerWeights) -> Array:
-    """`sum_h w_h max(a_i, b_p + e_pi)_h`"""
+    """`sum_h w_h max(a_i, b_p + e_pi)_h + bias`"""
     if weights.edges is not None:
         directions, offset = weights.edges
         edges = edges @ directions + offset
     a, b = nodes[..., FIRST : FIRST + H], nodes[..., SECOND : SECOND + H]
     highest = jnp.maximum(a[:, :, None], b[:, None] + jnp.swapaxes(edges, 1, 2))
-    return jnp.sum(highest * weights.score, axis=-1)
+    return jnp.sum(highest * weights.score, axis=-1) + weights.bias
 
 
 def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars: int | None, device: Any) -> None:
@@ -41,7 +41,7 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
 
     folded = None if num_scalars is None else (normal(num_scalars, H), normal(H))
     edges = normal(samples, num_nodes, num_nodes, H if num_scalars is None else num_scalars)
-    arguments = (normal(samples, num_nodes, WIDTH), edges, PointerWeights(folded, normal(H)))
+    arguments = (normal(samples, num_nodes, WIDTH), edges, PointerWeights(folded, normal(H), normal(1)))
     cotangent = normal(samples, num_nodes, num_nodes)
 
     def with_gradients(function):

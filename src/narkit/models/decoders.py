@@ -165,10 +165,10 @@ def _fused_pointer(
 ) -> Array:
     basis = on_edge.basis
     if latents:  # edges that are no sum of few directions
-        edges, weights = on_edge(scalars, *latents), PointerWeights(None, score.weight[:, 0])
+        edges, weights = on_edge(scalars, *latents), PointerWeights(None, score.weight[:, 0], score.bias)
     else:
-        edges, weights = scalars, PointerWeights((basis.directions, basis.offset), score.weight[:, 0])
-    return pointer_logits(nodes, columns[0], columns[1], edges, weights) + score.bias
+        edges, weights = scalars, PointerWeights((basis.directions, basis.offset), score.weight[:, 0], score.bias)
+    return pointer_logits(nodes, columns[0], columns[1], edges, weights)
 
 
 def _logits(probe: Probe, nodes: list[Array], edges: list[Array], graph: list[Array], score: Linear | None) -> Array:

@@ -1,4 +1,4 @@
-// How strongly node i points to node p: sum_h w_h max(a_i, b_p + e_pi)_h, where e_pi is D s_pi + c, or with DENSE given.
+// How strongly node i points to node p: sum_h w_h max(a_i, b_p + e_pi)_h + bias, where e_pi is D s_pi + c, or with DENSE given.
 //
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES. A node's a and b stand
 // in a row of WIDTH floats, at FIRST and SECOND. A lane holds the features l, l + 32, l + 64 and l + 96, so that rows
@@ -7,7 +7,7 @@
 #define BLOCKS ((N + WARPS - 1) / WARPS)
 #define GROUP 8          // nodes that a warp takes at a time
 #define PART (H / 32)    // features per lane
-#define SMALL (P + 2)    // rows of small gradients: D, c, w
+#define SMALL (P + 3)    // rows of small gradients: D, c, w, and the bias in front of zeros
 
 #ifndef TIMED_small
 #define TIMED_small 0
@@ -57,7 +57,7 @@ __device__ __forceinline__ void load_row(const float* row, float (&out)[PART]) {
 #if defined(BUILD_pointer_forward)
 extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
     const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
-    float* logits) {
+    const float* bias, float* logits) {
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32;
   const int p = blockIdx.x % BLOCKS * WARPS + threadIdx.x / 32;
   if (p >= N) return;
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
       for (int q = 0; q < PART; ++q) sums[g] = fmaf(weights.score[q], fmaxf(a[q], other[q]), sums[g]);
     }
     const float logit = sum_over_lanes<GROUP>(sums);
-    if (lane < GROUP && first + lane < N) logits[(first + lane) * N + p] = logit;
+    if (lane < GROUP && first + lane < N) logits[(first + lane) * N + p] = logit + bias[seed];
   }
 }
 #endif
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
     return;
   }
 
-  float of_score[PART], of_directions[P][PART];
+  float of_score[PART], of_directions[P][PART], of_bias = 0.0f;
 #pragma unroll
   for (int q = 0; q < PART; ++q) {
     of_score[q] = 0.0f;
@@ -143,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
       const bool valid = first + g < N;
       const int i = valid ? first + g : N - 1;
       const float d = valid ? d_logits[i * N + mine] : 0.0f;
+      of_bias += d;
       float a[PART];
       load_row(nodes + i * WIDTH + FIRST, a);
       target(weights, row, edges, mine, i, other);
@@ -181,6 +182,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
     for (int s = 0; s < P; ++s) small[s * H + h] = of_directions[s][q];
     small[P * H + h] = sum[q];
     small[(P + 1) * H + h] = of_score[q];
+    small[(P + 2) * H + h] = h == 0 ? of_bias : 0.0f;
   }
 }
 #endif

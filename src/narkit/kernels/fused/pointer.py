@@ -1,6 +1,6 @@
 """The logits of pointers from nodes to nodes, one kernel forward and one backward.
 
-    logit_ip = sum_h w_h max(a_i, b_p + e_pi)_h,    e_pi = s_pi D + c, or given as it is
+    logit_ip = sum_h w_h max(a_i, b_p + e_pi)_h + bias,    e_pi = s_pi D + c, or given as it is
 
 No array of the size n^2 hidden is written where edges are given by their scalars.
 """
@@ -26,6 +26,7 @@ class PointerWeights(NamedTuple):
 
     edges: tuple[Float[Array, "scalar hidden"], Float[Array, " hidden"]] | None  # D, c
     score: Float[Array, " hidden"]  # w
+    bias: Float[Array, " one"]
 
 
 def pointer_logits(
@@ -64,7 +65,7 @@ def _operands(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Arra
 def _forward_only(nodes, edges, weights, columns):
     samples, n, _ = nodes.shape
     kernel = _kernel("pointer_forward", nodes, edges, weights.edges is None, columns, 1)
-    return kernel(*_operands(nodes, edges, weights), outputs=[((samples, n, n), jnp.float32)])[0]
+    return kernel(*_operands(nodes, edges, weights), weights.bias, outputs=[((samples, n, n), jnp.float32)])[0]
 
 
 def _forward(nodes, edges, weights, columns):
@@ -83,11 +84,11 @@ def _backward(columns, saved, d_logits):
             ((samples, n, H), jnp.float32),
             ((samples, n, H), jnp.float32),
             (edges.shape, jnp.float32),
-            ((samples, n, num_scalars + 2, H), jnp.float32),
+            ((samples, n, num_scalars + 3, H), jnp.float32),
         ],
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
-    d_weights = PointerWeights(None if dense else (small[:-2], small[-2]), small[-1])
+    d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1, :1])
     d_nodes = _side_by_side({columns[0]: d_first, columns[1]: d_second}, width)
     return d_nodes, d_edges, d_weights
 
