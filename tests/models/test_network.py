@@ -62,6 +62,12 @@ def test_hints_need_not_be_kept(reasoner, batch):
     np.testing.assert_array_equal(kept.output_logits["pi"], not_kept.output_logits["pi"])
 
 
+def test_prediction_inside_jit(reasoner, batch):
+    alone = narkit.predict(reasoner, batch).output_logits["pi"]
+    inside = jax.jit(lambda network: narkit.predict(network, batch).output_logits["pi"])(reasoner)
+    np.testing.assert_allclose(inside, alone, rtol=1e-4, atol=1e-5)
+
+
 def test_teacher_forcing(reasoner, batch):
     """At the second step a forced sample has read the true hints, another its own predictions."""
     on_device = DeviceBatch.of(batch)

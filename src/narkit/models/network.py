@@ -338,7 +338,11 @@ def predict(
     options = Unrolling(reprediction=reprediction)
     if batch.algorithm not in reasoner.algorithms:
         raise BatchError(f"expected a batch of {' or '.join(reasoner.algorithms)}, got one of {batch.algorithm}")
-    output_logits, hint_logits, outputs = _compiled_predict()(reasoner, DeviceBatch.of(batch), options, keep_hints)
+    arrays = DeviceBatch.of(batch)
+    # Inside someone's own `jax.jit` the options for XLA are theirs to give.
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((reasoner, arrays)))
+    run = _predict if is_traced else _compiled_predict()
+    output_logits, hint_logits, outputs = run(reasoner, arrays, options, keep_hints)
     return Predictions(output_logits, hint_logits, outputs)
 
 
