@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
@@ -340,7 +341,7 @@ def predict(
         raise BatchError(f"expected a batch of {' or '.join(reasoner.algorithms)}, got one of {batch.algorithm}")
     arrays = DeviceBatch.of(batch)
     # Inside someone's own `jax.jit` the options for XLA are theirs to give.
-    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((reasoner, arrays)))
+    is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((reasoner, arrays)))
     run = _predict if is_traced else _compiled_predict()
     output_logits, hint_logits, outputs = run(reasoner, arrays, options, keep_hints)
     return Predictions(output_logits, hint_logits, outputs)
