@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import jax
@@ -74,10 +74,16 @@ class EvaluationSet:
                 lengths, hints = chosen.lengths, {name: values[:1] for name, values in chosen.hints.items()}
             yield DeviceBatch(chosen.algorithm, chosen.inputs, hints, chosen.outputs, lengths)
 
-    def scores(self, programs: Programs, parameters: Float[Array, "seed parameter"]) -> list[Scores]:
-        """The scores of every row of parameters."""
+    def scores(
+        self,
+        programs: Programs,
+        parameters: Float[Array, "seed parameter"],
+        before_part: Callable[[], None] = lambda: None,
+    ) -> list[Scores]:
+        """The scores of every row of parameters. `before_part` is called before each part; it may raise to end this."""
         outputs, losses, hint_counts = [], [], []
         for part, count in zip(self.parts(), self.counts, strict=True):
+            before_part()
             predicted = programs.predict(parameters, part, self.with_hints)
             outputs.append({name: values[:, :count] for name, values in predicted.outputs.items()})
             losses.append(predicted.losses)

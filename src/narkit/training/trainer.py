@@ -254,15 +254,18 @@ class Trainer:
             test = self._test_set(name)
             scores: dict[tuple[int, int], Scores] = {}
             for start in range(0, len(networks), num_seeds):
-                if self._should_stop():
-                    raise StoppedTraining
                 part = networks[start : start + num_seeds]
                 filled = part + part[:1] * (num_seeds - len(part))
                 parameters = np.stack([chosen[rule_of[network]][network[0]] for network in filled])
-                scores |= dict(zip(part, test.scores(self.programs, jnp.asarray(parameters)), strict=False))
+                found = test.scores(self.programs, jnp.asarray(parameters), self._stop_if_asked)
+                scores |= dict(zip(part, found, strict=False))
             results[name] = {rule: [scores[network] for network in enumerate(steps[rule])] for rule in chosen}
         self.progress.timings.testing += time.perf_counter() - began
         return results
+
+    def _stop_if_asked(self) -> None:
+        if self._should_stop():
+            raise StoppedTraining
 
     def _test_set(self, name: str) -> EvaluationSet:
         return EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
