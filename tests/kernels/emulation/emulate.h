@@ -54,6 +54,7 @@ inline void __syncthreads() { wait_for(kAtBlock); }
 
 inline float __uint_as_float(uint32_t bits) { float value; memcpy(&value, &bits, 4); return value; }
 inline uint32_t bits_of(float value) { uint32_t bits; memcpy(&bits, &value, 4); return bits; }
+inline uint32_t __float_as_uint(float value) { return bits_of(value); }
 inline float __expf(float x) { return expf(x); }
 inline float __logf(float x) { return logf(x); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
@@ -63,6 +64,9 @@ inline float __shfl_sync(unsigned, float value, int source) {
   lanes[threadIdx.x % 32][0] = bits_of(value);
   wait_for(kAtWarp);
   return __uint_as_float(lanes[source % 32][0]);
+}
+inline uint32_t __shfl_sync(unsigned mask, uint32_t value, int source) {
+  return bits_of(__shfl_sync(mask, __uint_as_float(value), source));
 }
 inline float __shfl_xor_sync(unsigned mask, float value, int bit) {
   return __shfl_sync(mask, value, (threadIdx.x % 32) ^ bit);
@@ -89,6 +93,56 @@ inline void multiply_accumulate(float c[4], const uint32_t a[4], uint32_t b0, ui
       const uint32_t right = lanes[column * 4 + k % 8 / 2][4 + k / 8];
       c[e] += half_of(left, k % 2) * half_of(right, k % 2);
     }
+  }
+}
+
+// Half precision: rounded to even, as every operation on it is.
+inline uint32_t to_half(float value) {
+  const uint32_t sign = bits_of(value) >> 16 & 0x8000u;
+  const float magnitude = fabsf(value);
+  if (magnitude != magnitude) return sign | 0x7e00u;
+  if (magnitude >= 65520.0f) return sign | (std::isinf(magnitude) ? 0x7c00u : 0x7bffu);
+  if (magnitude < 6.103515625e-05f) return sign | (uint32_t)lrintf(magnitude * 16777216.0f);  // below the normal ones
+  const uint32_t bits = bits_of(magnitude) - (112u << 23);
+  return sign | ((bits + 0xfff + ((bits >> 13) & 1)) >> 13);
+}
+inline float from_half(uint32_t half) {
+  const uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
+  const float magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
+                          : exponent     ? __uint_as_float((exponent + 112) << 23 | fraction << 13)
+                                         : fraction / 16777216.0f;
+  return half & 0x8000u ? -magnitude : magnitude;
+}
+inline uint32_t pack_half(float low, float high) { return to_half(low) | to_half(high) << 16; }
+inline float2 unpack_half(uint32_t packed) { return {from_half(packed & 0xffffu), from_half(packed >> 16)}; }
+inline uint32_t add_half(uint32_t a, uint32_t b) {
+  const float2 x = unpack_half(a), y = unpack_half(b);
+  return pack_half(x.x + y.x, x.y + y.y);
+}
+inline uint32_t add_rectified_half(uint32_t a, uint32_t b) {
+  const float2 x = unpack_half(a), y = unpack_half(b);
+  return pack_half(fmaxf(x.x + y.x, 0.0f), fmaxf(x.y + y.y, 0.0f));
+}
+inline uint32_t greater_half(uint32_t a, uint32_t b) {
+  const float2 x = unpack_half(a), y = unpack_half(b);
+  return pack_half(x.x > y.x ? 1.0f : 0.0f, x.y > y.y ? 1.0f : 0.0f);
+}
+inline void multiply_add_half(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const float* c) {
+  const int lane = threadIdx.x % 32;
+  uint32_t(*lanes)[6] = exchange();
+  memcpy(lanes[lane], a, 16);
+  lanes[lane][4] = b0;
+  lanes[lane][5] = b1;
+  wait_for(kAtWarp);
+  for (int e = 0; e < 4; ++e) {
+    const int row = lane / 4 + 8 * (e / 2), column = 2 * (lane % 4) + e % 2;
+    float sum = c[e];
+    for (int k = 0; k < 16; ++k) {
+      const uint32_t left = lanes[row % 8 * 4 + k % 8 / 2][row / 8 + 2 * (k / 8)];
+      const uint32_t right = lanes[column * 4 + k % 8 / 2][4 + k / 8];
+      sum += from_half(left >> 16 * (k % 2) & 0xffffu) * from_half(right >> 16 * (k % 2) & 0xffffu);
+    }
+    d[e] = sum;
   }
 }
 

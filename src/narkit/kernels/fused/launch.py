@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,7 +166,9 @@ def _literal(value: int | float) -> str:
 
 @functools.cache
 def _read(name: str) -> str:
-    return (Path(__file__).parent / name).read_text()
+    """A file with those that it includes."""
+    text = (Path(__file__).parent / name).read_text()
+    return re.sub(r'^#include "(.*)"$', lambda found: _read(found[1]), text, flags=re.M)
 
 
 # ------------------------------------------------------------------------------------------------------- as a primitive

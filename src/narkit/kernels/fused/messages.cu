@@ -1,5 +1,5 @@
-// From the scalars of edges to the message that each node receives: the forward kernel, and the backward kernels of the
-// products and of the attention. See messages.py for the formulas.
+// From the scalars of edges to the message that each node receives: the forward kernel, and the backward kernel of the
+// products. See messages.py for the formulas.
 //
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES, with or without
 // ATTENTION; BUILD_<name> says which kernel is wanted. blockIdx.z is the seed. A tile has the edges from SENDERS nodes i
@@ -35,109 +35,12 @@
 #define TIMED_small 0
 #endif
 
-struct Sample {
-  int seed, sample, index;  // index: over all seeds
-  __device__ Sample(int blocks) {
-    seed = blockIdx.z;
-    sample = blockIdx.x / blocks;
-    index = seed * SAMPLES + sample;
-  }
-  // The index in an array that may be a stack over time.
-  __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
-};
-
-__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
-
-// The scalars of the edge from a to b.
-__device__ __forceinline__ const float* edge(const float* scalars, int a, int b) { return scalars + (a * N + b) * P; }
-
-// What a triplet has from one of its pairs: 0: x_i + x_j + s_ij E1, 1: x_k + s_ik E2, 2: s_jk E3.
-template <int KIND>
-__device__ __forceinline__ float4 pair_vector(
-    const float* terms, const float* scalars, const float4 (&directions)[P], int first, int second) {
-  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  if (KIND == 0) sum = features(terms + first * TERMS) + features(terms + second * TERMS + H);
-  if (KIND == 1) sum = features(terms + second * TERMS + 2 * H);
-  const float* s = edge(scalars, first, second);
-#pragma unroll
-  for (int p = 0; p < P; ++p) sum = axpy(s[p], directions[p], sum);
-  return sum;
-}
+#include "half.cuh"
+#include "triplets.cuh"
 
 // ------------------------------------------------------------------------------------------------------------- forward
 
-#if ATTENTION
-#define BLOCK_J (RECEIVERS < 4 ? RECEIVERS : 4)
-#define PAIRS (4 * BLOCK_J)
-
-// The attention of 4 x BLOCK_J edges by one warp: mixed scalars to shared memory, with SAVE the record to global memory.
-template <bool SAVE>
-__device__ __forceinline__ void attend(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, float slope,
-    int first_i, int first_j, int i_in_tile, int j_in_tile, float* mixed, float* record) {
-  const int lane = threadIdx.x % 32;
-  float4 absolute = features(attention), linear = absolute;
-  absolute = product(absolute, make_float4(0.5f - 0.5f * slope, 0.5f - 0.5f * slope, 0.5f - 0.5f * slope, 0.5f - 0.5f * slope));
-  linear = product(linear, make_float4(0.5f + 0.5f * slope, 0.5f + 0.5f * slope, 0.5f + 0.5f * slope, 0.5f + 0.5f * slope));
-  float4 directions[P], e2[P], e3[P], u[4][BLOCK_J];
-#pragma unroll
-  for (int p = 0; p < P; ++p) {
-    directions[p] = features(triplet + p * H);
-    e2[p] = features(triplet + (P + p) * H);
-    e3[p] = features(triplet + (2 * P + p) * H);
-  }
-#pragma unroll
-  for (int a = 0; a < 4; ++a)
-#pragma unroll
-    for (int b = 0; b < BLOCK_J; ++b)
-      u[a][b] = pair_vector<0>(terms, scalars, directions, last(first_i + a), last(first_j + b));
-
-  // After a sum over lanes, lane l has the edge number l % PAIRS of the block.
-  const int mine_a = lane % PAIRS / BLOCK_J, mine_b = lane % BLOCK_J;
-  const int i = first_i + mine_a, j = first_j + mine_b;
-  const bool writes = lane < PAIRS && i < N && j < N;
-  float highest = -1e30f, total = 0.0f, mix[P];
-#pragma unroll
-  for (int p = 0; p < P; ++p) mix[p] = 0.0f;
-#pragma unroll 1
-  for (int k = 0; k < N; ++k) {
-    float4 w[4], q[BLOCK_J];
-    float logits[PAIRS], from_w[4], from_q[BLOCK_J];
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-      w[a] = pair_vector<1>(terms, scalars, e2, last(first_i + a), k);
-      from_w[a] = dot(linear, w[a], 0.0f);
-    }
-#pragma unroll
-    for (int b = 0; b < BLOCK_J; ++b) {
-      q[b] = pair_vector<2>(terms, scalars, e3, last(first_j + b), k);
-      from_q[b] = dot(linear, q[b], 0.0f);
-    }
-#pragma unroll
-    for (int a = 0; a < 4; ++a)
-#pragma unroll
-      for (int b = 0; b < BLOCK_J; ++b)
-        logits[a * BLOCK_J + b] = dot_absolute(absolute, u[a][b] + w[a] + q[b], from_w[a] + from_q[b]);
-    const float logit = sum_over_lanes<PAIRS>(logits);
-    if (SAVE && writes) record[(i * N + j) * RECORD + k] = logit;
-    const float higher = fmaxf(highest, logit), shrink = __expf(highest - higher), weight = __expf(logit - higher);
-    const float* s = edge(scalars, last(i), k);
-    total = fmaf(total, shrink, weight);
-#pragma unroll
-    for (int p = 0; p < P; ++p) mix[p] = fmaf(mix[p], shrink, weight * s[p]);
-    highest = higher;
-  }
-  if (lane < PAIRS) {
-    const int row = (j_in_tile + mine_b) * SENDERS + i_in_tile + mine_a;
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      mixed[row * P + p] = mix[p] / total;
-      if (SAVE && writes) record[(i * N + j) * RECORD + N + 1 + p] = mix[p] / total;
-    }
-    if (SAVE && writes) record[(i * N + j) * RECORD + N] = highest + __logf(total);
-  }
-}
-#endif
+#include "attention_forward.cuh"
 
 // The scalars that the edges' share of the messages is made of, for a tile: mixed ones, or without attention their own.
 __device__ __forceinline__ void own_scalars(const float* scalars, int first_i, int first_j, float* mixed) {
@@ -232,11 +135,12 @@ __device__ __forceinline__ void forward(
 #pragma unroll 1
   for (int first_i = 0; first_i < N; first_i += SENDERS) {
 #if ATTENTION
-    const int blocks_j = RECEIVERS / BLOCK_J;
-    for (int block = threadIdx.x / 32; block < SENDERS / 4 * blocks_j; block += WARPS) {
-      const int a = block / blocks_j * 4, b = block % blocks_j * BLOCK_J;
-      attend<SAVE>(terms, scalars, triplet, attention, SLOPE, first_i + a, first_j + b, a, b, mixed, record);
-    }
+    AttentionMemory& shared = *(AttentionMemory*)messages;  // which are made later
+    stage(shared, terms, triplet, attention);
+    __syncthreads();
+    for (int a = threadIdx.x / 32 * 4; a < SENDERS; a += 4 * WARPS)
+      for (int b = 0; b < RECEIVERS; b += 4)
+        attend<SAVE>(shared, terms, scalars, first_i + a, first_j + b, a, b, mixed, record);
 #else
     own_scalars(scalars, first_i, first_j, mixed);
 #endif
@@ -267,8 +171,11 @@ __device__ __forceinline__ void forward(
     }
 }
 
+#ifndef FPS
+#define FPS 3
+#endif
 #if defined(BUILD_messages_forward)
-extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
+extern "C" __global__ void __launch_bounds__(THREADS, FPS) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, float* message) {
   forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0);
@@ -276,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
 #endif
 
 #if defined(BUILD_messages_forward_saving)
-extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
+extern "C" __global__ void __launch_bounds__(THREADS, FPS) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
     float* record) {
@@ -433,190 +340,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
   }
 }
 
-#endif
-
-// ------------------------------------------------------------------------------------------ backward of the attention
-
-#if defined(BUILD_attention_backward)
-#define BLOCKS_OF_NODES ((N + 3) / 4)
-#define SMALL_ATTENTION (P + 1)
-#define WIDTH_B 2
-#define EDGES (4 * WIDTH_B)      // pairs (a, b) that a warp has at a time
-#define STEPS_C (32 / EDGES)     // nodes c for which the lanes hold the gradients of logits
-#define STAGED_C (N <= 32)       // whether the vectors of all pairs (a, c) are kept in shared memory
-
-// The gradient of t_ijk summed over one of its nodes, c, for pairs (a, b) of the others:
-//   pass 0: a = i, b = j, c = k    pass 1: a = k, b = i, c = j    pass 2: a = j, b = k, c = i
-// A program has four nodes a; its warps share the nodes b among them, two at a time.
-template <int PASS>
-__device__ __forceinline__ void marginal(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
-    const float* d_mixed, float* d_node, float* d_scalars, float* small, float* shared) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int first_a = blockIdx.x % BLOCKS_OF_NODES * 4;
-  constexpr int AB = PASS == 0 ? 0 : PASS == 1 ? 1 : 2;  // the kinds of the three pairs
-  constexpr int AC = PASS == 0 ? 1 : PASS == 1 ? 2 : 0;
-  constexpr int BC = PASS == 0 ? 2 : PASS == 1 ? 0 : 1;
-  float4 of_ab[P], of_ac[P], of_bc[P];
-#pragma unroll
-  for (int p = 0; p < P; ++p) {
-    of_ab[p] = features(triplet + (AB * P + p) * H);
-    of_ac[p] = features(triplet + (AC * P + p) * H);
-    of_bc[p] = features(triplet + (BC * P + p) * H);
-  }
-  const float4 weights = features(attention);
-  const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  float4* staged = (float4*)shared;
-  if (STAGED_C) {
-    for (int pair = warp; pair < 4 * N; pair += WARPS) {
-      const int a = last(first_a + pair % 4), c = pair / 4;
-      staged[pair * 32 + lane] = PASS == 0 ? pair_vector<AC>(terms, scalars, of_ac, a, c)
-                                           : pair_vector<AC>(terms, scalars, of_ac, c, a);
-    }
-    __syncthreads();
-  }
-  float4 to_a[4], to_weights = zero, to_directions[P];
-#pragma unroll
-  for (int a = 0; a < 4; ++a) to_a[a] = zero;
-#pragma unroll
-  for (int p = 0; p < P; ++p) to_directions[p] = zero;
-
-#pragma unroll 1
-  for (int first_b = WIDTH_B * warp; first_b < N; first_b += WIDTH_B * WARPS) {
-    float4 ab[4][WIDTH_B], sum[4][WIDTH_B];
-#pragma unroll
-    for (int a = 0; a < 4; ++a)
-#pragma unroll
-      for (int b = 0; b < WIDTH_B; ++b) {
-        const int na = last(first_a + a), nb = last(first_b + b);
-        ab[a][b] = PASS == 1 ? pair_vector<AB>(terms, scalars, of_ab, nb, na)
-                             : pair_vector<AB>(terms, scalars, of_ab, na, nb);
-        sum[a][b] = zero;
-      }
-    // Lane l computes the gradient of the logit of pair l % EDGES with one of STEPS_C nodes c.
-    const int my_a = first_a + lane % EDGES / WIDTH_B, my_b = first_b + lane % WIDTH_B;
-    const bool valid = my_a < N && my_b < N;
-    float mixed_gradient[P];
-#pragma unroll
-    for (int p = 0; p < P; ++p) mixed_gradient[p] = 0.0f;
-#pragma unroll 1
-    for (int first_c = 0; first_c < N; first_c += STEPS_C) {
-      const int my_c = first_c + lane / EDGES;
-      float d_logit = 0.0f;
-      if (valid && my_c < N) {
-        const int i = PASS == 0 ? my_a : PASS == 1 ? my_b : my_c;
-        const int j = PASS == 0 ? my_b : PASS == 1 ? my_c : my_a;
-        const int k = PASS == 0 ? my_c : PASS == 1 ? my_a : my_b;
-        const float* saved = record + (i * N + j) * RECORD;
-        const float* d_mix = d_mixed + (i * N + j) * (P + 1);
-        const float* s = edge(scalars, i, k);
-        const float alpha = __expf(saved[k] - saved[N]);
-        d_logit = -d_mix[P];
-#pragma unroll
-        for (int p = 0; p < P; ++p) {
-          d_logit = fmaf(d_mix[p], s[p], d_logit);
-          if (PASS == 1) mixed_gradient[p] = fmaf(alpha, d_mix[p], mixed_gradient[p]);
-        }
-        d_logit *= alpha;
-      }
-#pragma unroll 1
-      for (int step = 0; step < STEPS_C && first_c + step < N; ++step) {
-        const int c = first_c + step;
-        float4 ac[4], bc[WIDTH_B];
-#pragma unroll
-        for (int a = 0; a < 4; ++a) {
-          const int na = last(first_a + a);
-          if (STAGED_C)
-            ac[a] = staged[(4 * c + a) * 32 + lane];
-          else
-            ac[a] = PASS == 0 ? pair_vector<AC>(terms, scalars, of_ac, na, c)
-                              : pair_vector<AC>(terms, scalars, of_ac, c, na);
-        }
-#pragma unroll
-        for (int b = 0; b < WIDTH_B; ++b) {
-          const int nb = last(first_b + b);
-          bc[b] = PASS == 2 ? pair_vector<BC>(terms, scalars, of_bc, c, nb)
-                            : pair_vector<BC>(terms, scalars, of_bc, nb, c);
-        }
-#pragma unroll
-        for (int a = 0; a < 4; ++a)
-#pragma unroll
-          for (int b = 0; b < WIDTH_B; ++b) {
-            const float d = __shfl_sync(0xffffffff, d_logit, EDGES * step + WIDTH_B * a + b);
-            const float small_d = SLOPE * d;
-            const float4 t = ab[a][b] + ac[a] + bc[b];
-            const float4 g = make_float4(t.x > 0 ? d : small_d, t.y > 0 ? d : small_d, t.z > 0 ? d : small_d,
-                                         t.w > 0 ? d : small_d);
-            sum[a][b] = sum[a][b] + g;
-            if (PASS == 0) to_weights = product(g, t) + to_weights;
-          }
-      }
-    }
-#pragma unroll
-    for (int a = 0; a < 4; ++a)
-#pragma unroll
-      for (int b = 0; b < WIDTH_B; ++b) {
-        sum[a][b] = product(sum[a][b], weights);
-        to_a[a] = to_a[a] + sum[a][b];
-      }
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const float4 direction = features(triplet + (AB * P + p) * H);
-      float partial[EDGES];
-#pragma unroll
-      for (int a = 0; a < 4; ++a)
-#pragma unroll
-        for (int b = 0; b < WIDTH_B; ++b) {
-          const int na = last(first_a + a), nb = last(first_b + b);
-          const float s = (PASS == 1 ? edge(scalars, nb, na) : edge(scalars, na, nb))[p];
-          to_directions[p] = axpy(s, sum[a][b], to_directions[p]);
-          partial[WIDTH_B * a + b] = dot(sum[a][b], direction, 0.0f);
-        }
-      float total = sum_over_lanes<EDGES>(partial);
-      if (PASS == 1) total += sum_over_groups<EDGES>(mixed_gradient[p]);
-      if (lane < EDGES && valid) d_scalars[(PASS == 1 ? my_b * N + my_a : my_a * N + my_b) * P + p] = total;
-    }
-  }
-
-  // The sum over warps.
-  __syncthreads();
-  float4* per_warp = (float4*)shared;
-  const int vectors = 4 + P + 1;
-#pragma unroll
-  for (int a = 0; a < 4; ++a) per_warp[(warp * vectors + a) * 32 + lane] = to_a[a];
-#pragma unroll
-  for (int p = 0; p < P; ++p) per_warp[(warp * vectors + 4 + p) * 32 + lane] = to_directions[p];
-  per_warp[(warp * vectors + 4 + P) * 32 + lane] = to_weights;
-  __syncthreads();
-  for (int v = 0; v < vectors; ++v) {
-    float total = 0.0f;
-    for (int w = 0; w < WARPS; ++w) total += shared[(w * vectors + v) * H + threadIdx.x];
-    if (v >= 4)
-      small[(v - 4) * H + threadIdx.x] = total;
-    else if (first_a + v < N)
-      d_node[(first_a + v) * H + threadIdx.x] = total;
-  }
-}
-
-// Writes, per pass, the gradients of x_i, x_k or x_j, of the scalars s_ij, s_ik or s_jk, and per program those of E1,
-// E2 or E3 and of a (from pass 0; zero in the others).
-extern "C" __global__ void __launch_bounds__(THREADS, P <= 3 ? 3 : 2) attention_backward(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
-    const float* d_mixed, TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
-  const Sample at(BLOCKS_OF_NODES);
-  const int pass = blockIdx.y;
-  terms += at.index * N * TERMS;
-  scalars += at.index * N * N * P;
-  triplet += at.seed * 3 * P * H;
-  attention += at.seed * H;
-  record += at.at(TIMED_record, NOW) * N * N * RECORD;
-  d_mixed += at.index * N * N * (P + 1);
-  d_nodes += (at.index * 3 + pass) * N * H;
-  d_scalars += (at.index * 3 + pass) * N * N * P;
-  small += ((at.at(TIMED_small, NOW) * 3 + pass) * BLOCKS_OF_NODES + blockIdx.x % BLOCKS_OF_NODES) * SMALL_ATTENTION * H;
-  float* per_warp = (float*)memory;
-  if (pass == 0) marginal<0>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, per_warp);
-  if (pass == 1) marginal<1>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, per_warp);
-  if (pass == 2) marginal<2>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, per_warp);
-}
 #endif

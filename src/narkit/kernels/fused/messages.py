@@ -31,7 +31,7 @@ from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
-TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh
+TILE_STRIDE, WIDE_STRIDE, WARPS = 136, 132, 4  # as in common.cuh
 
 
 class Attention(NamedTuple):
@@ -81,6 +81,11 @@ class _Tiling(NamedTuple):
     @property
     def rows(self) -> int:
         return self.senders * self.receivers
+
+
+def _direction_words(num_scalars: int) -> int:
+    """The directions of pairs as operands of the matrix units, eight scalars a step."""
+    return 3 * -(-num_scalars // 8) * (H // 8) * 32
 
 
 def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=()) -> Kernel:
@@ -139,10 +144,14 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
     samples, n = terms.shape[:2]
     num_scalars = scalars.shape[-1]
     blocks = -(-n // 4)
-    staged = 4 * n if n <= 32 else 0  # vectors of pairs
-    shared = max(4 * (num_scalars + 5), staged) * H * 4
+    words = _direction_words(num_scalars) + WARPS * (4 + num_scalars) * H
+    if n > 16:  # sums over several chunks
+        words += WARPS * (H // 16) * 8 * 32
     rows = (((4, "TIMED_record"),), ((2, "TIMED_small"),))
-    kernel = _kernel("attention_backward", terms, scalars, slope, True, (blocks, 3), shared, rows)
+    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope)}
+    kernel = Kernel(
+        "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * blocks, 3), 4 * words, *rows
+    )
     d_nodes, d_scalars, small = kernel(
         terms, scalars, *weights.attention, record, d_mixed,
         outputs=[
@@ -152,7 +161,7 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
         ],
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 2))
-    return d_nodes, d_scalars.sum(1), Attention(small[:, :-1], small[0, -1])
+    return d_nodes, d_scalars.sum(1), Attention(small[:, :-1], small[:, -1].sum(0))
 
 
 def forward(
@@ -170,7 +179,9 @@ def forward(
     samples, n = terms.shape[:2]
     num_scalars = scalars.shape[-1]
     tiling = _Tiling.of(n)
-    shared = 2 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * WIDE_STRIDE * 4 + tiling.rows * num_scalars * 4
+    in_attention = 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n)
+    messages = max(tiling.rows * WIDE_STRIDE * 4, in_attention)  # in the same place, one after the other
+    shared = 2 * tiling.rows * TILE_STRIDE * 2 + messages + tiling.rows * num_scalars * 4
     attends = weights.attention is not None
     name = "messages_forward_saving" if save else "messages_forward"
     rows = ((), ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()

@@ -1,0 +1,395 @@
+// Backward of the attention: the gradient of the triplets' vectors t_ijk, summed over each of their nodes.
+//
+// Compiled for N nodes, P scalars per edge and SAMPLES samples. blockIdx.z is the seed, blockIdx.y the pass:
+//   pass 0: a = i, b = j, c = k    pass 1: a = k, b = i, c = j    pass 2: a = j, b = k, c = i
+// and sums are over c. A block has four nodes a, its warps take turns with fours of nodes b.
+//
+// With d the gradient of a logit and w the weights of the attention, the gradient of t is w d where t > 0 and slope w d
+// elsewhere. Summed over c that is w (slope D + (1 - slope) sum of d [t > 0]): a product of the mask with d, which the
+// matrix units compute, sixteen features and sixteen c at a time. d is scaled to fit half precision, and what the
+// rounding leaves is a column of its own.
+
+#define ATTENTION 1
+#define RECORD (N + 1 + P)
+#define TERMS (7 * H)
+#include "half.cuh"
+#include "triplets.cuh"
+
+#ifndef TIMED_record
+#define TIMED_record 0
+#endif
+#ifndef TIMED_small
+#define TIMED_small 0
+#endif
+
+#define BLOCKS ((N + 3) / 4)
+#define CHUNKS ((N + 15) / 16)  // of sixteen nodes c
+#define SMALL (P + 1)
+
+struct BackwardMemory {
+  u32 directions[DIRECTION_WORDS];
+  float per_warp[WARPS][4 + P][H];  // sums over pairs, still without w: those of each a; those with the scalars p
+#if CHUNKS > 1
+  float sums[WARPS][H / 16][8][32];
+#endif
+};
+
+// Where the pass finds its nodes among i, j, k, and the kinds of its pairs.
+template <int PASS>
+struct Roles {
+  static constexpr int A = PASS == 0 ? 0 : PASS == 1 ? 2 : 1;  // 0: i, 1: j, 2: k
+  static constexpr int B = PASS == 0 ? 1 : PASS == 1 ? 0 : 2;
+  static constexpr int C = PASS == 0 ? 2 : PASS == 1 ? 1 : 0;
+  static constexpr int AB = PASS;  // 0: ij, 1: ik, 2: jk
+  static constexpr int AC = PASS == 0 ? 1 : PASS == 1 ? 2 : 0;
+  static constexpr int BC = PASS == 0 ? 2 : PASS == 1 ? 0 : 1;
+  __device__ static const float* ab(const float* s, int a, int b) { return PASS == 1 ? edge(s, b, a) : edge(s, a, b); }
+  __device__ static const float* ac(const float* s, int a, int c) { return PASS == 0 ? edge(s, a, c) : edge(s, c, a); }
+  __device__ static const float* bc(const float* s, int b, int c) { return PASS == 2 ? edge(s, c, b) : edge(s, b, c); }
+};
+
+// The gradients of the logits of pairs (a, b) with sixteen nodes c, as right operands.
+struct Logits {
+  u32 columns[4][2];  // per a; column g is that of b = g / 2: high parts where g is even, low parts where it is odd
+  float scale;        // that they are to be multiplied by
+};
+
+template <int PASS>
+__device__ __forceinline__ Logits gradients_of_logits(
+    const float* scalars, const float* record, const float* d_mixed, int first_a, int first_b, int first_c,
+    float (&sums)[4], float (&mixed)[P][4]) {
+  const Lane at;
+  const bool odd = at.g % 2;
+  const int b = first_b + at.g / 2;
+  // Two lanes need the same numbers; each computes those of two nodes a.
+  float own[2][4], highest = 0.0f;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int a = first_a + 2 * odd + half;
+    float of_mixed[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) of_mixed[p] = 0.0f;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int c = first_c + 2 * at.q + e % 2 + 8 * (e / 2);
+      own[half][e] = 0.0f;
+      if (a < N && b < N && c < N) {
+        const int i = PASS == 0 ? a : PASS == 1 ? b : c;
+        const int j = PASS == 0 ? b : PASS == 1 ? c : a;
+        const int k = PASS == 0 ? c : PASS == 1 ? a : b;
+        const float* saved = record + (i * N + j) * RECORD;
+        const float* d_mix = d_mixed + (i * N + j) * (P + 1);
+        const float* s = edge(scalars, i, k);
+        const float alpha = __expf(saved[k] - saved[N]);
+        float d = -d_mix[P];
+#pragma unroll
+        for (int p = 0; p < P; ++p) {
+          d = fmaf(d_mix[p], s[p], d);
+          if (PASS == 1) of_mixed[p] = fmaf(alpha, d_mix[p], of_mixed[p]);
+        }
+        own[half][e] = alpha * d;
+      }
+      highest = fmaxf(highest, fabsf(own[half][e]));
+    }
+    // What s_ik gets through the mixed scalars is for the lanes q = b.
+    if (PASS == 1)
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        float total = of_mixed[p];
+        total += __shfl_xor_sync(0xffffffff, total, 1);
+        total += __shfl_xor_sync(0xffffffff, total, 2);
+        mixed[p][half] += __shfl_sync(0xffffffff, total, 8 * at.q);
+        mixed[p][2 + half] += __shfl_sync(0xffffffff, total, 8 * at.q + 4);
+      }
+  }
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, step));
+  // The power of two that brings the highest between 2^13 and 2^14; nothing that small counts.
+  const int exponent = (int)(__float_as_uint(highest) >> 23);
+  const bool scales = exponent > 20 && exponent < 255;
+  const float up = scales ? __uint_as_float((u32)(267 - exponent) << 23) : 1.0f;
+  Logits found;
+  found.scale = scales ? __uint_as_float((u32)(exponent - 13) << 23) : 1.0f;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float other[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) other[e] = __shfl_xor_sync(0xffffffff, own[half][e], 4);
+#pragma unroll
+    for (int upper = 0; upper < 2; ++upper) {
+      const int a = 2 * upper + half;
+      float d[4], sum = 0.0f;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        d[e] = odd == (upper == 1) ? own[half][e] : other[e];
+        sum += d[e];
+      }
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        const float first = up * d[2 * pair], second = up * d[2 * pair + 1];
+        const u32 high = pack_half(first, second);
+        const float2 rounded = unpack_half(high);
+        found.columns[a][pair] = odd ? pack_half(first - rounded.x, second - rounded.y) : high;
+      }
+      sum += __shfl_xor_sync(0xffffffff, sum, 1);
+      sum += __shfl_xor_sync(0xffffffff, sum, 2);
+      sums[a] += __shfl_sync(0xffffffff, sum, 8 * at.q);
+    }
+  }
+  return found;
+}
+
+// For sixteen features: what the pairs (a, b) add to t, negative. This lane has b = q and of features g and g + 8.
+template <int PASS>
+__device__ __forceinline__ void pair_vectors(
+    const u32* directions, const float* terms, const Scalars (&of_ab)[2], int first_a, int first_b, int tile,
+    u32 (&negative)[4]) {
+  using R = Roles<PASS>;
+  const Lane at;
+  const float* x_a = terms + R::A * H + 16 * tile + at.g;
+  const float* x_b = terms + last(first_b + at.q) * TERMS + R::B * H + 16 * tile + at.g;
+  const float of_b[2] = {x_b[0], x_b[8]};
+#pragma unroll
+  for (int pair = 0; pair < 2; ++pair) {  // of nodes a
+    const float *first = x_a + last(first_a + 2 * pair) * TERMS, *second = x_a + last(first_a + 2 * pair + 1) * TERMS;
+    float sums[4] = {first[0] + of_b[0], second[0] + of_b[0], first[8] + of_b[1], second[8] + of_b[1]};
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const u32 low = direction(directions, R::AB, step, 2 * tile), high = direction(directions, R::AB, step, 2 * tile + 1);
+      const u32 e[4] = {low, high, low, high};
+      multiply_add_half(sums, e, of_ab[pair].high[step], of_ab[pair].low[step], sums);
+    }
+    negative[2 * pair] = pack_half(-sums[0], -sums[2]);
+    negative[2 * pair + 1] = pack_half(-sums[1], -sums[3]);
+  }
+}
+
+// For sixteen features g, g + 8 and nodes c: what a pair with c adds to t, as the left operand of the sum over c.
+__device__ __forceinline__ void operand_of_pair(
+    const u32* directions, int kind, int tile, const Scalars (&scalars)[2], const float (&start)[2][4], u32 (&operand)[4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {  // of the nodes c
+    float sums[4];
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const u32 low = direction(directions, kind, step, 2 * tile), high = direction(directions, kind, step, 2 * tile + 1);
+      const u32 e[4] = {low, high, low, high};
+      multiply_add_half(sums, e, scalars[half].high[step], scalars[half].low[step], step ? sums : start[half]);
+    }
+    operand[2 * half] = pack_half(sums[0], sums[1]);
+    operand[2 * half + 1] = pack_half(sums[2], sums[3]);
+  }
+}
+
+template <int PASS>
+__device__ __forceinline__ void marginal(
+    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
+    const float* d_mixed, float* d_node, float* d_scalars, float* small, BackwardMemory& shared) {
+  using R = Roles<PASS>;
+  const Lane at;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int first_a = blockIdx.x % BLOCKS * 4;
+  stage_directions(triplet, shared.directions);
+  for (int i = 0; i < WARPS * (4 + P); ++i) shared.per_warp[i / (4 + P)][i % (4 + P)][threadIdx.x] = 0.0f;
+  __syncthreads();
+
+#pragma unroll 1
+  for (int first_b = 4 * warp; first_b < N; first_b += 4 * WARPS) {
+    // Columns of pairs: in the first operand a = g % 2, in the second 2 + g % 2; b = g / 2.
+    Scalars of_ab[2];
+    u32 in_pair[SCALAR_STEPS][2];  // the scalar number g of the pairs (a, q), for the gradients of directions
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair)
+      of_ab[pair].load(R::ab(scalars, last(first_a + 2 * pair + at.g % 2), last(first_b + at.g / 2)));
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step)
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        const int p = 8 * step + at.g, b = last(first_b + at.q);
+        const float first = p < P ? R::ab(scalars, last(first_a + 2 * pair), b)[p] : 0.0f;
+        const float second = p < P ? R::ab(scalars, last(first_a + 2 * pair + 1), b)[p] : 0.0f;
+        in_pair[step][pair] = pack(first, second);
+      }
+    float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f}, mixed[P][4], of_scalars[P][4];
+#pragma unroll
+    for (int p = 0; p < P; ++p)
+#pragma unroll
+      for (int a = 0; a < 4; ++a) mixed[p][a] = of_scalars[p][a] = 0.0f;
+
+    // With sums of d [t > 0] for pairs (a, b = q) and features g, g + 8.
+    auto finish = [&](int tile, const float (&sums)[4][2]) {
+      const int feature = 16 * tile + at.g;
+      float gradients[2][4];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float weight = attention[feature + 8 * r];
+#pragma unroll
+        for (int a = 0; a < 4; ++a) gradients[r][a] = fmaf(1.0f - SLOPE, sums[a][r], SLOPE * totals[a]);
+#pragma unroll
+        for (int p = 0; p < P; ++p) {
+          const float e = weight * triplet[(R::AB * P + p) * H + feature + 8 * r];
+#pragma unroll
+          for (int a = 0; a < 4; ++a) of_scalars[p][a] = fmaf(gradients[r][a], e, of_scalars[p][a]);
+        }
+      }
+      const u32 operand[4] = {pack(gradients[0][0], gradients[0][1]), pack(gradients[1][0], gradients[1][1]),
+                              pack(gradients[0][2], gradients[0][3]), pack(gradients[1][2], gradients[1][3])};
+#pragma unroll
+      for (int step = 0; step < SCALAR_STEPS; ++step) {
+        float products[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        multiply_accumulate(products, operand, in_pair[step][0], in_pair[step][1]);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int p = 8 * step + 2 * at.q + e % 2;
+          if (p < P) shared.per_warp[warp][4 + p][feature + 8 * (e / 2)] += products[e];
+        }
+      }
+      // Sums over the lanes q; lane q keeps that of a = q.
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float(&values)[4] = gradients[r];
+#pragma unroll
+        for (int half = 2; half >= 1; half /= 2) {
+          const bool upper = lane & half;
+#pragma unroll
+          for (int i = 0; i < half; ++i) {
+            const float give = upper ? values[i] : values[i + half], keep = upper ? values[i + half] : values[i];
+            values[i] = keep + __shfl_xor_sync(0xffffffff, give, half);
+          }
+        }
+        shared.per_warp[warp][at.q][feature + 8 * r] += values[0];
+      }
+    };
+
+#pragma unroll 1
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const int first_c = 16 * chunk;
+      const Logits logits =
+          gradients_of_logits<PASS>(scalars, record, d_mixed, first_a, first_b, first_c, totals, mixed);
+      Scalars of_ac[4][2], of_bc[4][2];
+#pragma unroll
+      for (int x = 0; x < 4; ++x)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int c = last(first_c + 8 * half + at.g);
+          of_ac[x][half].load(R::ac(scalars, last(first_a + x), c));
+          of_bc[x][half].load(R::bc(scalars, last(first_b + x), c));
+        }
+      const float* x_c[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        x_c[e] = terms + last(first_c + 2 * at.q + e % 2 + 8 * (e / 2)) * TERMS + R::C * H + at.g;
+#pragma unroll 1
+      for (int tile = 0; tile < H / 16; ++tile) {
+        u32 negative[4], ac[4][4], bc[4];
+        pair_vectors<PASS>(shared.directions, terms, of_ab, first_a, first_b, tile, negative);
+        float nodes[2][4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          nodes[e / 2][e % 2] = x_c[e][16 * tile];
+          nodes[e / 2][2 + e % 2] = x_c[e][16 * tile + 8];
+        }
+#pragma unroll
+        for (int a = 0; a < 4; ++a) operand_of_pair(shared.directions, R::AC, tile, of_ac[a], nodes, ac[a]);
+        const float none[2][4] = {};
+        float products[4][4];
+#pragma unroll
+        for (int a = 0; a < 4; ++a)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) products[a][e] = 0.0f;
+#pragma unroll
+        for (int b = 0; b < 4; ++b) {
+          operand_of_pair(shared.directions, R::BC, tile, of_bc[b], none, bc);
+#pragma unroll
+          for (int a = 0; a < 4; ++a) {
+            const u32 pair = __shfl_sync(0xffffffff, negative[a], (lane & ~3) + b);
+            const u32 low = twice_low(pair), high = twice_high(pair);
+            const u32 mask[4] = {greater_half(add_half(ac[a][0], bc[0]), low), greater_half(add_half(ac[a][1], bc[1]), high),
+                                 greater_half(add_half(ac[a][2], bc[2]), low), greater_half(add_half(ac[a][3], bc[3]), high)};
+            const bool mine = at.g / 2 == b;
+            multiply_add_half(products[a], mask, mine ? logits.columns[a][0] : 0, mine ? logits.columns[a][1] : 0, products[a]);
+          }
+        }
+        float sums[4][2];
+#pragma unroll
+        for (int a = 0; a < 4; ++a)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) sums[a][r] = logits.scale * (products[a][2 * r] + products[a][2 * r + 1]);
+#if CHUNKS > 1
+#pragma unroll
+        for (int a = 0; a < 4; ++a)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            float& sum = shared.sums[warp][tile][2 * a + r][lane];
+            sum = sums[a][r] + (chunk ? sum : 0.0f);
+          }
+#else
+        finish(tile, sums);
+#endif
+      }
+    }
+#if CHUNKS > 1
+#pragma unroll 1
+    for (int tile = 0; tile < H / 16; ++tile) {
+      float sums[4][2];
+#pragma unroll
+      for (int a = 0; a < 4; ++a)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) sums[a][r] = shared.sums[warp][tile][2 * a + r][lane];
+      finish(tile, sums);
+    }
+#endif
+    const int my_a = value_of_lane(), a = first_a + my_a, b = first_b + at.q;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      float total = sum_over_g(of_scalars[p]);
+      if (PASS == 1) total += my_a < 2 ? (my_a ? mixed[p][1] : mixed[p][0]) : (my_a == 2 ? mixed[p][2] : mixed[p][3]);
+      if (at.g % 2 == 0 && a < N && b < N) d_scalars[(PASS == 1 ? b * N + a : a * N + b) * P + p] = total;
+    }
+  }
+  __syncthreads();
+
+  // The sums over warps. As t is a sum over its nodes and pairs, so is the gradient of w: each pass has one of each.
+  const int feature = threadIdx.x;
+  const float weight = attention[feature];
+  float to_weight = 0.0f;
+  for (int v = 0; v < 4 + P; ++v) {
+    float total = 0.0f;
+    for (int w = 0; w < WARPS; ++w) total += shared.per_warp[w][v][feature];
+    if (v >= 4) {
+      to_weight = fmaf(triplet[(R::AB * P + v - 4) * H + feature], total, to_weight);
+      small[(v - 4) * H + feature] = weight * total;
+    } else if (first_a + v < N) {
+      to_weight = fmaf(terms[(first_a + v) * TERMS + R::A * H + feature], total, to_weight);
+      d_node[(first_a + v) * H + feature] = weight * total;
+    }
+  }
+  small[P * H + feature] = to_weight;
+}
+
+#if defined(BUILD_attention_backward)
+// Writes, per pass, the gradients of x_i, x_k or x_j, of the scalars s_ij, s_ik or s_jk, and per block those of E1, E2
+// or E3 and of a (its three shares).
+#ifndef BPS
+#define BPS (P <= 4 ? 3 : 2)
+#endif
+extern "C" __global__ void __launch_bounds__(THREADS, BPS) attention_backward(
+    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
+    const float* d_mixed, TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
+  const Sample at(BLOCKS);
+  const int pass = blockIdx.y;
+  BackwardMemory& shared = *(BackwardMemory*)memory;
+  terms += at.index * N * TERMS;
+  scalars += at.index * N * N * P;
+  triplet += at.seed * 3 * P * H;
+  attention += at.seed * H;
+  record += at.at(TIMED_record, NOW) * N * N * RECORD;
+  d_mixed += at.index * N * N * (P + 1);
+  d_nodes += (at.index * 3 + pass) * N * H;
+  d_scalars += (at.index * 3 + pass) * N * N * P;
+  small += ((at.at(TIMED_small, NOW) * 3 + pass) * BLOCKS + blockIdx.x % BLOCKS) * SMALL * H;
+  if (pass == 0) marginal<0>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
+  if (pass == 1) marginal<1>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
+  if (pass == 2) marginal<2>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
+}
+#endif

@@ -1,0 +1,219 @@
+// The attention of edges over third nodes, on the way forth: part of the forward kernel in messages.cu.
+
+#if ATTENTION
+#define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
+
+// What all warps of a block share.
+struct AttentionMemory {
+  u32 directions[DIRECTION_WORDS];
+  u32 weights[H / 16][32][2];          // a (1 - slope): columns of its high and of its low part, by turns
+  u32 on_direction[2][SCALAR_STEPS][4];  // slope a . E2, slope a . E3
+  float on_node[N];                    // slope a . x_k
+};
+
+__device__ __forceinline__ void stage(
+    AttentionMemory& shared, const float* terms, const float* triplet, const float* attention) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  stage_directions(triplet, shared.directions);
+  for (int i = threadIdx.x; i < H / 16 * 32; i += THREADS) {
+    const int g = i % 32 / 4, q = i % 4;
+    for (int half = 0; half < 2; ++half) {
+      const float* a = attention + i / 32 * 16 + 8 * half + 2 * q;
+      const float first = (1.0f - SLOPE) * a[0], second = (1.0f - SLOPE) * a[1];
+      const u32 high = pack_half(first, second);
+      const float2 rounded = unpack_half(high);
+      shared.weights[i / 32][i % 32][half] = g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
+    }
+  }
+  const float4 a = features(attention);
+  for (int i = warp; i < N + 16 * SCALAR_STEPS; i += WARPS) {
+    const int p = (i - N) % (8 * SCALAR_STEPS), kind = 1 + (i - N) / (8 * SCALAR_STEPS);
+    float partial[1] = {0.0f};
+    if (i < N)
+      partial[0] = dot(a, features(terms + i * TERMS + 2 * H), 0.0f);
+    else if (p < P)
+      partial[0] = dot(a, features(triplet + (kind * P + p) * H), 0.0f);
+    const float total = SLOPE * sum_over_lanes<1>(partial);
+    if (lane == 0) {
+      if (i < N) shared.on_node[i] = total;
+      else ((bf16*)shared.on_direction[kind - 1])[p] = (bf16)(pack_half(total, 0.0f) & 0xffffu);
+    }
+  }
+}
+
+// The attention of 4 x 4 edges by one warp: mixed scalars to shared memory, with SAVE the record to global memory.
+template <bool SAVE>
+__device__ __forceinline__ void attend(
+    const AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j, int i_in_tile,
+    int j_in_tile, float* mixed, float* record) {
+  const Lane at;
+  // Edge number 4 a + b is the one from i = first_i + a to j = first_j + b. Of rows of edges a lane has g and g + 8.
+  Scalars of_ij[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+    of_ij[r].load(edge(scalars, last(first_i + 2 * r + at.g / 4), last(first_j + at.g % 4)));
+  const float* x_j = terms + last(first_j + at.g % 4) * TERMS + H;
+  const float* x_i[2] = {terms + last(first_i + at.g / 4) * TERMS, terms + last(first_i + 2 + at.g / 4) * TERMS};
+
+  // Of logits a lane has those of the edges (a, b = q), for k = g and g + 8 of a chunk.
+  const int my_j = first_j + at.q;
+  float highest[4], total[4], mix[P][4];
+#pragma unroll
+  for (int a = 0; a < 4; ++a) {
+    highest[a] = -1e30f, total[a] = 0.0f;
+#pragma unroll
+    for (int p = 0; p < P; ++p) mix[p][a] = 0.0f;
+  }
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    const int k[2] = {16 * chunk + at.g, 16 * chunk + at.g + 8};
+    Scalars of_ik[4][2], of_jk[4][2];
+#pragma unroll
+    for (int a = 0; a < 4; ++a)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        of_ik[a][r].load(edge(scalars, last(first_i + a), last(k[r])));
+        of_jk[a][r].load(edge(scalars, last(first_j + a), last(k[r])));
+      }
+    const float* x_k[2] = {terms + last(k[0]) * TERMS + 2 * H, terms + last(k[1]) * TERMS + 2 * H};
+    float logits[4][4];
+#pragma unroll
+    for (int a = 0; a < 4; ++a)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) logits[a][e] = 0.0f;
+#pragma unroll 1
+    for (int tile = 0; tile < H / 16; ++tile) {
+      const int feature = 16 * tile + 2 * at.q;
+      u32 ij[2][2], jk[4][4];  // of edges and features; of nodes b, as the left operand (rows k, columns features)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float2 j = *(const float2*)(x_j + feature + 8 * half);
+        float sums[4];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float2 i = *(const float2*)(x_i[r] + feature + 8 * half);
+          sums[2 * r] = i.x + j.x, sums[2 * r + 1] = i.y + j.y;
+        }
+#pragma unroll
+        for (int step = 0; step < SCALAR_STEPS; ++step) {
+          const u32 e = direction(shared.directions, 0, step, 2 * tile + half);
+          const u32 s[4] = {of_ij[0].high[step], of_ij[1].high[step], of_ij[0].low[step], of_ij[1].low[step]};
+          multiply_add_half(sums, s, e, e, sums);
+        }
+        ij[0][half] = pack_half(sums[0], sums[1]);
+        ij[1][half] = pack_half(sums[2], sums[3]);
+        const float none[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (int b = 0; b < 4; ++b) {
+          float products[4];
+#pragma unroll
+          for (int step = 0; step < SCALAR_STEPS; ++step) {
+            const u32 e = direction(shared.directions, 2, step, 2 * tile + half);
+            const u32 s[4] = {of_jk[b][0].high[step], of_jk[b][1].high[step], of_jk[b][0].low[step], of_jk[b][1].low[step]};
+            multiply_add_half(products, s, e, e, step ? products : none);
+          }
+          jk[b][2 * half] = pack_half(products[0], products[1]);
+          jk[b][2 * half + 1] = pack_half(products[2], products[3]);
+        }
+      }
+      // The right operand for edges with node b: the weights in the columns 2 b and 2 b + 1.
+      const uint2 weights = *(const uint2*)shared.weights[tile][threadIdx.x % 32];
+      u32 columns[4][2];
+#pragma unroll
+      for (int b = 0; b < 4; ++b) {
+        columns[b][0] = at.g / 2 == b ? weights.x : 0;
+        columns[b][1] = at.g / 2 == b ? weights.y : 0;
+      }
+      float nodes[2][4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float2 x = *(const float2*)(x_k[r] + feature + 8 * half);
+          nodes[half][2 * r] = x.x, nodes[half][2 * r + 1] = x.y;
+        }
+#pragma unroll
+      for (int a = 0; a < 4; ++a) {
+        u32 ik[4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float sums[4];
+#pragma unroll
+          for (int step = 0; step < SCALAR_STEPS; ++step) {
+            const u32 e = direction(shared.directions, 1, step, 2 * tile + half);
+            const u32 s[4] = {of_ik[a][0].high[step], of_ik[a][1].high[step], of_ik[a][0].low[step], of_ik[a][1].low[step]};
+            multiply_add_half(sums, s, e, e, step ? sums : nodes[half]);
+          }
+          ik[2 * half] = pack_half(sums[0], sums[1]);
+          ik[2 * half + 1] = pack_half(sums[2], sums[3]);
+        }
+#pragma unroll
+        for (int b = 0; b < 4; ++b) {
+          const int source = (4 * a + b) % 8 * 4 + at.q;
+          const u32 low = __shfl_sync(0xffffffff, ij[a / 2][0], source), high = __shfl_sync(0xffffffff, ij[a / 2][1], source);
+          const u32 rectified[4] = {
+              add_rectified_half(add_half(ik[0], low), jk[b][0]), add_rectified_half(add_half(ik[1], low), jk[b][1]),
+              add_rectified_half(add_half(ik[2], high), jk[b][2]), add_rectified_half(add_half(ik[3], high), jk[b][3])};
+          multiply_add_half(logits[a], rectified, columns[b][0], columns[b][1], logits[a]);
+        }
+      }
+    }
+
+    // The linear part: slope a . (x_k + s_ik E2 + s_jk E3); what does not depend on k cancels.
+    float linear[2] = {0.0f, 0.0f};
+    const float on_nodes[4] = {shared.on_node[last(k[0])], 0.0f, shared.on_node[last(k[1])], 0.0f};
+    const float none[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int b = 0; b < 4; ++b) {
+      float sums[4];
+#pragma unroll
+      for (int step = 0; step < SCALAR_STEPS; ++step) {
+        const u32 e = shared.on_direction[1][step][at.q];
+        const u32 s[4] = {of_jk[b][0].high[step], of_jk[b][1].high[step], of_jk[b][0].low[step], of_jk[b][1].low[step]};
+        multiply_add_half(sums, s, e, e, step ? sums : none);
+      }
+      if (at.q == b) linear[0] = sums[0], linear[1] = sums[2];
+    }
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+      float sums[4];
+#pragma unroll
+      for (int step = 0; step < SCALAR_STEPS; ++step) {
+        const u32 e = shared.on_direction[0][step][at.q];
+        const u32 s[4] = {of_ik[a][0].high[step], of_ik[a][1].high[step], of_ik[a][0].low[step], of_ik[a][1].low[step]};
+        multiply_add_half(sums, s, e, e, step ? sums : on_nodes);
+      }
+      const int i = first_i + a;
+      float logit[2], higher = highest[a];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        logit[r] = k[r] < N ? logits[a][2 * r] + logits[a][2 * r + 1] + sums[2 * r] + linear[r] : -1e30f;
+        if (SAVE && i < N && my_j < N && k[r] < N) record[(i * N + my_j) * RECORD + k[r]] = logit[r];
+        higher = fmaxf(higher, logit[r]);
+      }
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) higher = fmaxf(higher, __shfl_xor_sync(0xffffffff, higher, step));
+      const float shrink = __expf(highest[a] - higher), weight[2] = {__expf(logit[0] - higher), __expf(logit[1] - higher)};
+      const float *first = edge(scalars, last(i), last(k[0])), *second = edge(scalars, last(i), last(k[1]));
+      total[a] = fmaf(total[a], shrink, weight[0] + weight[1]);
+#pragma unroll
+      for (int p = 0; p < P; ++p)
+        mix[p][a] = fmaf(mix[p][a], shrink, fmaf(weight[0], first[p], weight[1] * second[p]));
+      highest[a] = higher;
+    }
+  }
+
+  const float sum = sum_over_g(total);
+  const int my_a = value_of_lane(), i = first_i + my_a;
+  const bool saves = SAVE && at.g % 2 == 0 && i < N && my_j < N;
+  const int row = (j_in_tile + at.q) * SENDERS + i_in_tile + my_a;
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    const float mean = sum_over_g(mix[p]) / sum;
+    if (at.g % 2 == 0) mixed[row * P + p] = mean;
+    if (saves) record[(i * N + my_j) * RECORD + N + 1 + p] = mean;
+  }
+  const float top = my_a < 2 ? (my_a ? highest[1] : highest[0]) : (my_a == 2 ? highest[2] : highest[3]);
+  if (saves) record[(i * N + my_j) * RECORD + N] = top + __logf(sum);
+}
+#endif

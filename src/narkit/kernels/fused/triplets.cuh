@@ -1,0 +1,79 @@
+// Vectors of triplets (i, j, k) on the matrix units, shared by the attention's forward and backward kernels.
+//
+// A triplet's vector is t = X_i + X_j + X_k + s_ij E1 + s_ik E2 + s_jk E3. What its pairs contribute, `s E`, is a product
+// with few inputs: a pair's scalars in half precision and what the rounding leaves, times E in half precision. Sums of
+// the three pairs are half precision, too (as exact as TF32), two at a time.
+//
+// Lane l of a warp is the place (g, q) = (l / 4, l % 4) of what the matrix units read and write.
+
+#define SCALAR_STEPS ((P + 7) / 8)  // of eight scalars
+#define DIRECTION_WORDS (3 * SCALAR_STEPS * (H / 8) * 32)
+
+struct Sample {
+  int seed, sample, index;  // index: over all seeds
+  __device__ Sample(int blocks) {
+    seed = blockIdx.z;
+    sample = blockIdx.x / blocks;
+    index = seed * SAMPLES + sample;
+  }
+  // The index in an array that may be a stack over time.
+  __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
+};
+
+__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
+
+// The scalars of the edge from a to b.
+__device__ __forceinline__ const float* edge(const float* scalars, int a, int b) { return scalars + (a * N + b) * P; }
+
+#if ATTENTION
+struct Lane {
+  int g, q;
+  __device__ Lane() : g(threadIdx.x % 32 / 4), q(threadIdx.x % 4) {}
+};
+
+// E1, E2, E3 as operands, for all threads of a block: per kind, step and eight features a word per lane.
+__device__ __forceinline__ void stage_directions(const float* triplet, u32* directions) {
+  for (int i = threadIdx.x; i < DIRECTION_WORDS; i += THREADS) {
+    const int lane = i % 32, feature = i / 32 % (H / 8) * 8 + lane / 4, step = i / 32 / (H / 8) % SCALAR_STEPS;
+    const float* e = triplet + i / 32 / (H / 8) / SCALAR_STEPS * P * H + feature;
+    const int p = 8 * step + 2 * (lane % 4);
+    directions[i] = pack_half(p < P ? e[p * H] : 0.0f, p + 1 < P ? e[(p + 1) * H] : 0.0f);
+  }
+}
+
+__device__ __forceinline__ u32 direction(const u32* directions, int kind, int step, int tile) {
+  return directions[((kind * SCALAR_STEPS + step) * (H / 8) + tile) * 32 + threadIdx.x % 32];
+}
+
+// The scalars of an edge, of which this lane holds two per step: as half precision, and what that leaves.
+struct Scalars {
+  u32 high[SCALAR_STEPS], low[SCALAR_STEPS];
+  __device__ __forceinline__ void load(const float* s) {
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const int p = 8 * step + 2 * Lane().q;
+      const float first = p < P ? s[p] : 0.0f, second = p + 1 < P ? s[p + 1] : 0.0f;
+      high[step] = pack_half(first, second);
+      const float2 rounded = unpack_half(high[step]);
+      low[step] = pack_half(first - rounded.x, second - rounded.y);
+    }
+  }
+};
+
+// Sums four values over the lanes g; afterwards a lane has the sum of the value number `value_of_lane()`.
+__device__ __forceinline__ float sum_over_g(float (&values)[4]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 2; half >= 1; half /= 2) {
+    const bool upper = lane & (8 * half);
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float give = upper ? values[i] : values[i + half];
+      const float keep = upper ? values[i + half] : values[i];
+      values[i] = keep + __shfl_xor_sync(0xffffffff, give, 8 * half);
+    }
+  }
+  return values[0] + __shfl_xor_sync(0xffffffff, values[0], 4);
+}
+__device__ __forceinline__ int value_of_lane() { return threadIdx.x % 32 / 8; }
+#endif
