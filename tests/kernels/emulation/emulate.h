@@ -51,6 +51,7 @@ inline uint32_t (*exchange())[6] {
   return exchanged[coroutines[threadIdx.x].exchanges++ % 2][threadIdx.x / 32];
 }
 inline void __syncthreads() { wait_for(kAtBlock); }
+inline void __syncwarp() { wait_for(kAtWarp); }
 
 inline float __uint_as_float(uint32_t bits) { float value; memcpy(&value, &bits, 4); return value; }
 inline uint32_t bits_of(float value) { uint32_t bits; memcpy(&bits, &value, 4); return bits; }

@@ -25,10 +25,19 @@
 #define BLOCKS ((N + 3) / 4)
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes c
 #define SMALL (P + 1)
+#define SHARERS (BLOCKS == 1 ? 4 : BLOCKS == 2 ? 2 : 1)  // warps that share four nodes b, each with some of the features
+#define TILES (H / 16 / SHARERS)
+
+// Features go to the matrix units sixteen at a time in such an order that a lane has two neighbours of each tile:
+// 16 g + 2 tile and the next. Sums over pairs are kept in that order, too.
+__device__ __forceinline__ int place_of(int feature) { return feature % 16 * 8 + feature / 16; }
 
 struct BackwardMemory {
   u32 directions[DIRECTION_WORDS];
   float per_warp[WARPS][4 + P][H];  // sums over pairs, still without w: those of each a; those with the scalars p
+  float logits[WARPS][4][4][16];    // gradients of logits, by a, b, c
+  float mixed[WARPS][4][4][P];      // what the scalars of pairs (a, b) get through the mixed ones (in pass 1)
+  float of_scalars[WARPS][P][16];   // what they get through t, from some of the features
 #if CHUNKS > 1
   float sums[WARPS][H / 16][8][32];
 #endif
@@ -48,59 +57,67 @@ struct Roles {
   __device__ static const float* bc(const float* s, int b, int c) { return PASS == 2 ? edge(s, c, b) : edge(s, b, c); }
 };
 
-// The gradients of the logits of pairs (a, b) with sixteen nodes c, as right operands.
+// Computes the gradients of the logits of 4 x 4 pairs (a, b) with sixteen nodes c, by one warp.
+template <int PASS>
+__device__ __forceinline__ void stage_logits(
+    const float* scalars, const float* record, const float* d_mixed, int first_a, int first_b, int first_c,
+    BackwardMemory& shared) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int round = 0; round < 8; ++round) {
+    // Neighbours in a warp read neighbouring numbers: those with the next k (in pass 1 only four of them), then j.
+    const int a = PASS == 0 ? round / 2 : PASS == 1 ? lane % 4 : lane / 4 % 4;
+    const int b = PASS == 0 ? round % 2 * 2 + lane / 16 : PASS == 1 ? round / 2 : lane % 4;
+    const int c = PASS == 0 ? lane % 16 : PASS == 1 ? round % 2 * 8 + lane / 4 : round * 2 + lane / 16;
+    const int i = PASS == 0 ? first_a + a : PASS == 1 ? first_b + b : first_c + c;
+    const int j = PASS == 0 ? first_b + b : PASS == 1 ? first_c + c : first_a + a;
+    const int k = PASS == 0 ? first_c + c : PASS == 1 ? first_a + a : first_b + b;
+    const bool valid = i < N && j < N && k < N;
+    const float* saved = record + (last(i) * N + last(j)) * RECORD;
+    const float* d_mix = d_mixed + (last(i) * N + last(j)) * (P + 1);
+    const float* s = edge(scalars, last(i), last(k));
+    const float alpha = valid ? __expf(saved[last(k)] - saved[N]) : 0.0f;
+    float d = -d_mix[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const float to_mixed = d_mix[p];
+      d = fmaf(to_mixed, s[p], d);
+      if (PASS == 1) {
+        const float total = sum_over_groups<4>(alpha * to_mixed);
+        if (lane < 4) {
+          float& sum = shared.mixed[warp][a][b][p];
+          sum = total + (first_c || round % 2 ? sum : 0.0f);
+        }
+      }
+    }
+    shared.logits[warp][a][b][c] = alpha * d;
+  }
+  __syncwarp();
+}
+
+// The same as right operands, and the sums over c.
 struct Logits {
   u32 columns[4][2];  // per a; column g is that of b = g / 2: high parts where g is even, low parts where it is odd
   float scale;        // that they are to be multiplied by
 };
 
-template <int PASS>
-__device__ __forceinline__ Logits gradients_of_logits(
-    const float* scalars, const float* record, const float* d_mixed, int first_a, int first_b, int first_c,
-    float (&sums)[4], float (&mixed)[P][4]) {
+__device__ __forceinline__ Logits operands_of_logits(const float (&staged)[4][4][16], float (&sums)[4]) {
   const Lane at;
-  const bool odd = at.g % 2;
-  const int b = first_b + at.g / 2;
-  // Two lanes need the same numbers; each computes those of two nodes a.
-  float own[2][4], highest = 0.0f;
+  float2 d[4][2];
+  float highest = 0.0f;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int a = first_a + 2 * odd + half;
-    float of_mixed[P];
+  for (int a = 0; a < 4; ++a) {
+    float sum = 0.0f;
 #pragma unroll
-    for (int p = 0; p < P; ++p) of_mixed[p] = 0.0f;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int c = first_c + 2 * at.q + e % 2 + 8 * (e / 2);
-      own[half][e] = 0.0f;
-      if (a < N && b < N && c < N) {
-        const int i = PASS == 0 ? a : PASS == 1 ? b : c;
-        const int j = PASS == 0 ? b : PASS == 1 ? c : a;
-        const int k = PASS == 0 ? c : PASS == 1 ? a : b;
-        const float* saved = record + (i * N + j) * RECORD;
-        const float* d_mix = d_mixed + (i * N + j) * (P + 1);
-        const float* s = edge(scalars, i, k);
-        const float alpha = __expf(saved[k] - saved[N]);
-        float d = -d_mix[P];
-#pragma unroll
-        for (int p = 0; p < P; ++p) {
-          d = fmaf(d_mix[p], s[p], d);
-          if (PASS == 1) of_mixed[p] = fmaf(alpha, d_mix[p], of_mixed[p]);
-        }
-        own[half][e] = alpha * d;
-      }
-      highest = fmaxf(highest, fabsf(own[half][e]));
+    for (int half = 0; half < 2; ++half) {
+      d[a][half] = *(const float2*)&staged[a][at.g / 2][8 * half + 2 * at.q];
+      highest = fmaxf(highest, fmaxf(fabsf(d[a][half].x), fabsf(d[a][half].y)));
+      sum += d[a][half].x + d[a][half].y;
     }
-    // What s_ik gets through the mixed scalars is for the lanes q = b.
-    if (PASS == 1)
-#pragma unroll
-      for (int p = 0; p < P; ++p) {
-        float total = of_mixed[p];
-        total += __shfl_xor_sync(0xffffffff, total, 1);
-        total += __shfl_xor_sync(0xffffffff, total, 2);
-        mixed[p][half] += __shfl_sync(0xffffffff, total, 8 * at.q);
-        mixed[p][2 + half] += __shfl_sync(0xffffffff, total, 8 * at.q + 4);
-      }
+    // For the lanes q = b.
+    sum += __shfl_xor_sync(0xffffffff, sum, 1);
+    sum += __shfl_xor_sync(0xffffffff, sum, 2);
+    sums[a] += __shfl_sync(0xffffffff, sum, 8 * at.q);
   }
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, step));
@@ -111,48 +128,31 @@ __device__ __forceinline__ Logits gradients_of_logits(
   Logits found;
   found.scale = scales ? __uint_as_float((u32)(exponent - 13) << 23) : 1.0f;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float other[4];
+  for (int a = 0; a < 4; ++a)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) other[e] = __shfl_xor_sync(0xffffffff, own[half][e], 4);
-#pragma unroll
-    for (int upper = 0; upper < 2; ++upper) {
-      const int a = 2 * upper + half;
-      float d[4], sum = 0.0f;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        d[e] = odd == (upper == 1) ? own[half][e] : other[e];
-        sum += d[e];
-      }
-#pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        const float first = up * d[2 * pair], second = up * d[2 * pair + 1];
-        const u32 high = pack_half(first, second);
-        const float2 rounded = unpack_half(high);
-        found.columns[a][pair] = odd ? pack_half(first - rounded.x, second - rounded.y) : high;
-      }
-      sum += __shfl_xor_sync(0xffffffff, sum, 1);
-      sum += __shfl_xor_sync(0xffffffff, sum, 2);
-      sums[a] += __shfl_sync(0xffffffff, sum, 8 * at.q);
+    for (int half = 0; half < 2; ++half) {
+      const float first = up * d[a][half].x, second = up * d[a][half].y;
+      const u32 high = pack_half(first, second);
+      const float2 rounded = unpack_half(high);
+      found.columns[a][half] = at.g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
     }
-  }
   return found;
 }
 
-// For sixteen features: what the pairs (a, b) add to t, negative. This lane has b = q and of features g and g + 8.
+// For sixteen features: what the pairs (a, b) add to t, negative. This lane has b = q and two of the features.
 template <int PASS>
 __device__ __forceinline__ void pair_vectors(
     const u32* directions, const float* terms, const Scalars (&of_ab)[2], int first_a, int first_b, int tile,
     u32 (&negative)[4]) {
   using R = Roles<PASS>;
   const Lane at;
-  const float* x_a = terms + R::A * H + 16 * tile + at.g;
-  const float* x_b = terms + last(first_b + at.q) * TERMS + R::B * H + 16 * tile + at.g;
-  const float of_b[2] = {x_b[0], x_b[8]};
+  const float* x_a = terms + R::A * H + 16 * at.g + 2 * tile;
+  const float2 of_b = *(const float2*)(terms + last(first_b + at.q) * TERMS + R::B * H + 16 * at.g + 2 * tile);
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {  // of nodes a
-    const float *first = x_a + last(first_a + 2 * pair) * TERMS, *second = x_a + last(first_a + 2 * pair + 1) * TERMS;
-    float sums[4] = {first[0] + of_b[0], second[0] + of_b[0], first[8] + of_b[1], second[8] + of_b[1]};
+    const float2 first = *(const float2*)(x_a + last(first_a + 2 * pair) * TERMS);
+    const float2 second = *(const float2*)(x_a + last(first_a + 2 * pair + 1) * TERMS);
+    float sums[4] = {first.x + of_b.x, second.x + of_b.x, first.y + of_b.y, second.y + of_b.y};
 #pragma unroll
     for (int step = 0; step < SCALAR_STEPS; ++step) {
       const u32 low = direction(directions, R::AB, step, 2 * tile), high = direction(directions, R::AB, step, 2 * tile + 1);
@@ -164,7 +164,7 @@ __device__ __forceinline__ void pair_vectors(
   }
 }
 
-// For sixteen features g, g + 8 and nodes c: what a pair with c adds to t, as the left operand of the sum over c.
+// For sixteen features and nodes c: what a pair with c adds to t, as the left operand of the sum over c.
 __device__ __forceinline__ void operand_of_pair(
     const u32* directions, int kind, int tile, const Scalars (&scalars)[2], const float (&start)[2][4], u32 (&operand)[4]) {
 #pragma unroll
@@ -188,13 +188,13 @@ __device__ __forceinline__ void marginal(
   using R = Roles<PASS>;
   const Lane at;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int first_a = blockIdx.x % BLOCKS * 4;
-  stage_directions(triplet, shared.directions);
+  const int first_a = blockIdx.x % BLOCKS * 4, first_tile = warp % SHARERS * TILES;
+  stage_directions(triplet, shared.directions, [](int tile, int g) { return 16 * g + tile; });
   for (int i = 0; i < WARPS * (4 + P); ++i) shared.per_warp[i / (4 + P)][i % (4 + P)][threadIdx.x] = 0.0f;
   __syncthreads();
 
 #pragma unroll 1
-  for (int first_b = 4 * warp; first_b < N; first_b += 4 * WARPS) {
+  for (int first_b = 4 * (warp / SHARERS); first_b < N; first_b += 4 * WARPS / SHARERS) {
     // Columns of pairs: in the first operand a = g % 2, in the second 2 + g % 2; b = g / 2.
     Scalars of_ab[2];
     u32 in_pair[SCALAR_STEPS][2];  // the scalar number g of the pairs (a, q), for the gradients of directions
@@ -210,27 +210,28 @@ __device__ __forceinline__ void marginal(
         const float second = p < P ? R::ab(scalars, last(first_a + 2 * pair + 1), b)[p] : 0.0f;
         in_pair[step][pair] = pack(first, second);
       }
-    float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f}, mixed[P][4], of_scalars[P][4];
+    float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f}, of_scalars[P][4];
 #pragma unroll
     for (int p = 0; p < P; ++p)
 #pragma unroll
-      for (int a = 0; a < 4; ++a) mixed[p][a] = of_scalars[p][a] = 0.0f;
+      for (int a = 0; a < 4; ++a) of_scalars[p][a] = 0.0f;
 
-    // With sums of d [t > 0] for pairs (a, b = q) and features g, g + 8.
+    // With sums of d [t > 0] for pairs (a, b = q) and two features.
     auto finish = [&](int tile, const float (&sums)[4][2]) {
-      const int feature = 16 * tile + at.g;
+      const int place = 16 * tile + at.g;
       float gradients[2][4];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float weight = attention[feature + 8 * r];
+      for (int r = 0; r < 2; ++r)
 #pragma unroll
         for (int a = 0; a < 4; ++a) gradients[r][a] = fmaf(1.0f - SLOPE, sums[a][r], SLOPE * totals[a]);
+      const float2 weight = *(const float2*)(attention + 16 * at.g + 2 * tile);
 #pragma unroll
-        for (int p = 0; p < P; ++p) {
-          const float e = weight * triplet[(R::AB * P + p) * H + feature + 8 * r];
+      for (int p = 0; p < P; ++p) {
+        const float2 e = *(const float2*)(triplet + (R::AB * P + p) * H + 16 * at.g + 2 * tile);
 #pragma unroll
-          for (int a = 0; a < 4; ++a) of_scalars[p][a] = fmaf(gradients[r][a], e, of_scalars[p][a]);
-        }
+        for (int a = 0; a < 4; ++a)
+          of_scalars[p][a] =
+              fmaf(gradients[0][a], weight.x * e.x, fmaf(gradients[1][a], weight.y * e.y, of_scalars[p][a]));
       }
       const u32 operand[4] = {pack(gradients[0][0], gradients[0][1]), pack(gradients[1][0], gradients[1][1]),
                               pack(gradients[0][2], gradients[0][3]), pack(gradients[1][2], gradients[1][3])};
@@ -241,7 +242,7 @@ __device__ __forceinline__ void marginal(
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int p = 8 * step + 2 * at.q + e % 2;
-          if (p < P) shared.per_warp[warp][4 + p][feature + 8 * (e / 2)] += products[e];
+          if (p < P) shared.per_warp[warp][4 + p][place + 8 * (e / 2)] += products[e];
         }
       }
       // Sums over the lanes q; lane q keeps that of a = q.
@@ -257,15 +258,15 @@ __device__ __forceinline__ void marginal(
             values[i] = keep + __shfl_xor_sync(0xffffffff, give, half);
           }
         }
-        shared.per_warp[warp][at.q][feature + 8 * r] += values[0];
+        shared.per_warp[warp][at.q][place + 8 * r] += values[0];
       }
     };
 
 #pragma unroll 1
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const int first_c = 16 * chunk;
-      const Logits logits =
-          gradients_of_logits<PASS>(scalars, record, d_mixed, first_a, first_b, first_c, totals, mixed);
+      stage_logits<PASS>(scalars, record, d_mixed, first_a, first_b, first_c, shared);
+      const Logits logits = operands_of_logits(shared.logits[warp], totals);
       Scalars of_ac[4][2], of_bc[4][2];
 #pragma unroll
       for (int x = 0; x < 4; ++x)
@@ -278,16 +279,16 @@ __device__ __forceinline__ void marginal(
       const float* x_c[4];
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        x_c[e] = terms + last(first_c + 2 * at.q + e % 2 + 8 * (e / 2)) * TERMS + R::C * H + at.g;
+        x_c[e] = terms + last(first_c + 2 * at.q + e % 2 + 8 * (e / 2)) * TERMS + R::C * H + 16 * at.g;
 #pragma unroll 1
-      for (int tile = 0; tile < H / 16; ++tile) {
+      for (int tile = first_tile; tile < first_tile + TILES; ++tile) {
         u32 negative[4], ac[4][4], bc[4];
         pair_vectors<PASS>(shared.directions, terms, of_ab, first_a, first_b, tile, negative);
         float nodes[2][4];
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          nodes[e / 2][e % 2] = x_c[e][16 * tile];
-          nodes[e / 2][2 + e % 2] = x_c[e][16 * tile + 8];
+          const float2 x = *(const float2*)(x_c[e] + 2 * tile);
+          nodes[e / 2][e % 2] = x.x, nodes[e / 2][2 + e % 2] = x.y;
         }
 #pragma unroll
         for (int a = 0; a < 4; ++a) operand_of_pair(shared.directions, R::AC, tile, of_ac[a], nodes, ac[a]);
@@ -330,7 +331,7 @@ __device__ __forceinline__ void marginal(
     }
 #if CHUNKS > 1
 #pragma unroll 1
-    for (int tile = 0; tile < H / 16; ++tile) {
+    for (int tile = first_tile; tile < first_tile + TILES; ++tile) {
       float sums[4][2];
 #pragma unroll
       for (int a = 0; a < 4; ++a)
@@ -339,15 +340,26 @@ __device__ __forceinline__ void marginal(
       finish(tile, sums);
     }
 #endif
+    __syncwarp();
     const int my_a = value_of_lane(), a = first_a + my_a, b = first_b + at.q;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float total = sum_over_g(of_scalars[p]);
-      if (PASS == 1) total += my_a < 2 ? (my_a ? mixed[p][1] : mixed[p][0]) : (my_a == 2 ? mixed[p][2] : mixed[p][3]);
-      if (at.g % 2 == 0 && a < N && b < N) d_scalars[(PASS == 1 ? b * N + a : a * N + b) * P + p] = total;
+      if (PASS == 1 && warp % SHARERS == 0) total += shared.mixed[warp][my_a][at.q][p];
+      if (at.g % 2 == 0) {
+        if (SHARERS > 1) shared.of_scalars[warp][p][4 * my_a + at.q] = total;
+        else if (a < N && b < N) d_scalars[(PASS == 1 ? b * N + a : a * N + b) * P + p] = total;
+      }
     }
   }
   __syncthreads();
+  if (SHARERS > 1)
+    for (int i = threadIdx.x; i < BLOCKS * 16 * P; i += THREADS) {
+      const int p = i % P, b = i / P % (4 * BLOCKS), my_a = i / P / (4 * BLOCKS), a = first_a + my_a;
+      float total = 0.0f;
+      for (int w = b / 4 * SHARERS; w < (b / 4 + 1) * SHARERS; ++w) total += shared.of_scalars[w][p][4 * my_a + b % 4];
+      if (a < N && b < N) d_scalars[(PASS == 1 ? b * N + a : a * N + b) * P + p] = total;
+    }
 
   // The sums over warps. As t is a sum over its nodes and pairs, so is the gradient of w: each pass has one of each.
   const int feature = threadIdx.x;
@@ -355,7 +367,7 @@ __device__ __forceinline__ void marginal(
   float to_weight = 0.0f;
   for (int v = 0; v < 4 + P; ++v) {
     float total = 0.0f;
-    for (int w = 0; w < WARPS; ++w) total += shared.per_warp[w][v][feature];
+    for (int w = 0; w < WARPS; ++w) total += shared.per_warp[w][v][place_of(feature)];
     if (v >= 4) {
       to_weight = fmaf(triplet[(R::AB * P + v - 4) * H + feature], total, to_weight);
       small[(v - 4) * H + feature] = weight * total;

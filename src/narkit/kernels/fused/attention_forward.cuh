@@ -3,6 +3,9 @@
 #if ATTENTION
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
 
+// Features go to the matrix units sixteen at a time in such an order that a lane q has four neighbours of each tile:
+// 32 q + 4 tile and the next three.
+
 // What all warps of a block share.
 struct AttentionMemory {
   u32 directions[DIRECTION_WORDS];
@@ -14,11 +17,11 @@ struct AttentionMemory {
 __device__ __forceinline__ void stage(
     AttentionMemory& shared, const float* terms, const float* triplet, const float* attention) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  stage_directions(triplet, shared.directions);
+  stage_directions(triplet, shared.directions, [](int tile, int g) { return g / 2 * 32 + 2 * tile + g % 2; });
   for (int i = threadIdx.x; i < H / 16 * 32; i += THREADS) {
     const int g = i % 32 / 4, q = i % 4;
     for (int half = 0; half < 2; ++half) {
-      const float* a = attention + i / 32 * 16 + 8 * half + 2 * q;
+      const float* a = attention + 32 * q + i / 32 * 4 + 2 * half;
       const float first = (1.0f - SLOPE) * a[0], second = (1.0f - SLOPE) * a[1];
       const u32 high = pack_half(first, second);
       const float2 rounded = unpack_half(high);
@@ -83,16 +86,18 @@ __device__ __forceinline__ void attend(
       for (int e = 0; e < 4; ++e) logits[a][e] = 0.0f;
 #pragma unroll 1
     for (int tile = 0; tile < H / 16; ++tile) {
-      const int feature = 16 * tile + 2 * at.q;
+      const int feature = 32 * at.q + 4 * tile;
+      const float4 of_j = *(const float4*)(x_j + feature);
+      const float4 of_i[2] = {*(const float4*)(x_i[0] + feature), *(const float4*)(x_i[1] + feature)};
+      const float4 of_k[2] = {*(const float4*)(x_k[0] + feature), *(const float4*)(x_k[1] + feature)};
       u32 ij[2][2], jk[4][4];  // of edges and features; of nodes b, as the left operand (rows k, columns features)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float2 j = *(const float2*)(x_j + feature + 8 * half);
         float sums[4];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const float2 i = *(const float2*)(x_i[r] + feature + 8 * half);
-          sums[2 * r] = i.x + j.x, sums[2 * r + 1] = i.y + j.y;
+          const float4 both = of_i[r] + of_j;
+          sums[2 * r] = half ? both.z : both.x, sums[2 * r + 1] = half ? both.w : both.y;
         }
 #pragma unroll
         for (int step = 0; step < SCALAR_STEPS; ++step) {
@@ -129,8 +134,7 @@ __device__ __forceinline__ void attend(
       for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const float2 x = *(const float2*)(x_k[r] + feature + 8 * half);
-          nodes[half][2 * r] = x.x, nodes[half][2 * r + 1] = x.y;
+          nodes[half][2 * r] = half ? of_k[r].z : of_k[r].x, nodes[half][2 * r + 1] = half ? of_k[r].w : of_k[r].y;
         }
 #pragma unroll
       for (int a = 0; a < 4; ++a) {

@@ -31,11 +31,13 @@ struct Lane {
   __device__ Lane() : g(threadIdx.x % 32 / 4), q(threadIdx.x % 4) {}
 };
 
-// E1, E2, E3 as operands, for all threads of a block: per kind, step and eight features a word per lane.
-__device__ __forceinline__ void stage_directions(const float* triplet, u32* directions) {
+// E1, E2, E3 as operands, for all threads of a block: per kind, step and eight features a word per lane. The order of
+// features is the caller's: `feature_of(tile, g)` is number g of the eight.
+template <typename F>
+__device__ __forceinline__ void stage_directions(const float* triplet, u32* directions, F feature_of) {
   for (int i = threadIdx.x; i < DIRECTION_WORDS; i += THREADS) {
-    const int lane = i % 32, feature = i / 32 % (H / 8) * 8 + lane / 4, step = i / 32 / (H / 8) % SCALAR_STEPS;
-    const float* e = triplet + i / 32 / (H / 8) / SCALAR_STEPS * P * H + feature;
+    const int lane = i % 32, step = i / 32 / (H / 8) % SCALAR_STEPS;
+    const float* e = triplet + i / 32 / (H / 8) / SCALAR_STEPS * P * H + feature_of(i / 32 % (H / 8), lane / 4);
     const int p = 8 * step + 2 * (lane % 4);
     directions[i] = pack_half(p < P ? e[p * H] : 0.0f, p + 1 < P ? e[(p + 1) * H] : 0.0f);
   }
