@@ -26,6 +26,7 @@ struct alignas(16) uint4 { uint32_t x, y, z, w; };
 struct Index { int x, y, z; };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 
 static Index threadIdx, blockIdx;
@@ -124,6 +125,8 @@ inline uint32_t add_rectified_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
   return pack_half(fmaxf(x.x + y.x, 0.0f), fmaxf(x.y + y.y, 0.0f));
 }
+inline uint32_t twice_low(uint32_t packed) { return (packed & 0xffffu) | packed << 16; }
+inline uint32_t twice_high(uint32_t packed) { return (packed & 0xffff0000u) | packed >> 16; }
 inline uint32_t greater_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
   return pack_half(x.x > y.x ? 1.0f : 0.0f, x.y > y.y ? 1.0f : 0.0f);

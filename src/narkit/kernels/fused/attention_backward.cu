@@ -29,18 +29,32 @@
 #define TILES (H / 16 / SHARERS)
 
 // Features go to the matrix units sixteen at a time in such an order that a lane has two neighbours of each tile:
-// 16 g + 2 tile and the next. Sums over pairs are kept in that order, too.
-__device__ __forceinline__ int place_of(int feature) { return feature % 16 * 8 + feature / 16; }
+// 16 g + 2 tile and the next. In shared memory, vectors are kept in that order, too: tile by tile, all lanes g.
+#define STAGES_NODES (N <= 32)  // whether the vectors of nodes are there
+#define NODE_STRIDE 136
+__device__ __forceinline__ int place_of(int feature) { return feature % 16 / 2 * 16 + feature / 16 * 2 + feature % 2; }
 
 struct BackwardMemory {
-  u32 directions[DIRECTION_WORDS];
+  uint4 directions[DIRECTION_WORDS / 2];  // as left operands: sixteen features, the same for the high and the low scalars
   float per_warp[WARPS][4 + P][H];  // sums over pairs, still without w: those of each a; those with the scalars p
   float logits[WARPS][4][4][16];    // gradients of logits, by a, b, c
   float mixed[WARPS][4][4][P];      // what the scalars of pairs (a, b) get through the mixed ones (in pass 1)
   float of_scalars[WARPS][P][16];   // what they get through t, from some of the features
+  float weighted[P][H];             // the directions of pairs (a, b) times w
+#if STAGES_NODES
+  float nodes[4 + 2 * N][NODE_STRIDE];  // of nodes a, b and c
+#endif
 #if CHUNKS > 1
   float sums[WARPS][H / 16][8][32];
 #endif
+};
+
+struct Direction {
+  u32 words[4];
+  __device__ __forceinline__ Direction(const uint4* directions, int kind, int step, int tile) {
+    const uint4 both = directions[((kind * SCALAR_STEPS + step) * (H / 16) + tile) * 32 + threadIdx.x % 32];
+    words[0] = both.x, words[1] = both.y, words[2] = both.z, words[3] = both.w;
+  }
 };
 
 // Where the pass finds its nodes among i, j, k, and the kinds of its pairs.
@@ -139,25 +153,34 @@ __device__ __forceinline__ Logits operands_of_logits(const float (&staged)[4][4]
   return found;
 }
 
+// A lane's two features of a node in the role ROLE (0: a, 1: b, 2: c); `terms` are those of that role.
+template <int ROLE>
+__device__ __forceinline__ float2 features_of(
+    const BackwardMemory& shared, const float* terms, int first_a, int node, int tile) {
+#if STAGES_NODES
+  const int row = ROLE == 0 ? node - first_a : ROLE == 1 ? 4 + node : 4 + N + node;
+  return *(const float2*)(shared.nodes[row] + 16 * tile + 2 * Lane().g);
+#else
+  return *(const float2*)(terms + last(node) * TERMS + 16 * Lane().g + 2 * tile);
+#endif
+}
+
 // For sixteen features: what the pairs (a, b) add to t, negative. This lane has b = q and two of the features.
 template <int PASS>
 __device__ __forceinline__ void pair_vectors(
-    const u32* directions, const float* terms, const Scalars (&of_ab)[2], int first_a, int first_b, int tile,
+    const BackwardMemory& shared, const float* terms, const Scalars (&of_ab)[2], int first_a, int first_b, int tile,
     u32 (&negative)[4]) {
   using R = Roles<PASS>;
-  const Lane at;
-  const float* x_a = terms + R::A * H + 16 * at.g + 2 * tile;
-  const float2 of_b = *(const float2*)(terms + last(first_b + at.q) * TERMS + R::B * H + 16 * at.g + 2 * tile);
+  const float2 of_b = features_of<1>(shared, terms + R::B * H, first_a, last(first_b + Lane().q), tile);
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {  // of nodes a
-    const float2 first = *(const float2*)(x_a + last(first_a + 2 * pair) * TERMS);
-    const float2 second = *(const float2*)(x_a + last(first_a + 2 * pair + 1) * TERMS);
+    const float2 first = features_of<0>(shared, terms + R::A * H, first_a, first_a + 2 * pair, tile);
+    const float2 second = features_of<0>(shared, terms + R::A * H, first_a, first_a + 2 * pair + 1, tile);
     float sums[4] = {first.x + of_b.x, second.x + of_b.x, first.y + of_b.y, second.y + of_b.y};
 #pragma unroll
     for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const u32 low = direction(directions, R::AB, step, 2 * tile), high = direction(directions, R::AB, step, 2 * tile + 1);
-      const u32 e[4] = {low, high, low, high};
-      multiply_add_half(sums, e, of_ab[pair].high[step], of_ab[pair].low[step], sums);
+      const Direction e(shared.directions, R::AB, step, tile);
+      multiply_add_half(sums, e.words, of_ab[pair].words[step][0], of_ab[pair].words[step][1], sums);
     }
     negative[2 * pair] = pack_half(-sums[0], -sums[2]);
     negative[2 * pair + 1] = pack_half(-sums[1], -sums[3]);
@@ -166,19 +189,22 @@ __device__ __forceinline__ void pair_vectors(
 
 // For sixteen features and nodes c: what a pair with c adds to t, as the left operand of the sum over c.
 __device__ __forceinline__ void operand_of_pair(
-    const u32* directions, int kind, int tile, const Scalars (&scalars)[2], const float (&start)[2][4], u32 (&operand)[4]) {
+    const uint4* directions, int kind, int tile, const Scalars (&scalars)[2], const float (&start)[2][4], u32 (&operand)[4]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {  // of the nodes c
     float sums[4];
 #pragma unroll
     for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const u32 low = direction(directions, kind, step, 2 * tile), high = direction(directions, kind, step, 2 * tile + 1);
-      const u32 e[4] = {low, high, low, high};
-      multiply_add_half(sums, e, scalars[half].high[step], scalars[half].low[step], step ? sums : start[half]);
+      const Direction e(directions, kind, step, tile);
+      multiply_add_half(sums, e.words, scalars[half].words[step][0], scalars[half].words[step][1], step ? sums : start[half]);
     }
     operand[2 * half] = pack_half(sums[0], sums[1]);
     operand[2 * half + 1] = pack_half(sums[2], sums[3]);
   }
+}
+
+__device__ __forceinline__ void add_to(float2* sums, float first, float second) {
+  *sums = make_float2(sums->x + first, sums->y + second);
 }
 
 template <int PASS>
@@ -189,7 +215,24 @@ __device__ __forceinline__ void marginal(
   const Lane at;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int first_a = blockIdx.x % BLOCKS * 4, first_tile = warp % SHARERS * TILES;
-  stage_directions(triplet, shared.directions, [](int tile, int g) { return 16 * g + tile; });
+  for (int i = threadIdx.x; i < DIRECTION_WORDS / 2; i += THREADS) {
+    const int lane = i % 32, tile = i / 32 % (H / 16), step = i / 32 / (H / 16) % SCALAR_STEPS;
+    const float* e = triplet + i / 32 / (H / 16) / SCALAR_STEPS * P * H + lane / 4 * 16 + 2 * tile;
+    const int p = 8 * step + 2 * (lane % 4);
+    const float2 none = make_float2(0.0f, 0.0f);
+    const float2 first = p < P ? *(const float2*)(e + p * H) : none, second = p + 1 < P ? *(const float2*)(e + p * H + H) : none;
+    const u32 low = pack_half(first.x, second.x), high = pack_half(first.y, second.y);
+    shared.directions[i] = make_uint4(low, high, low, high);
+  }
+  for (int p = 0; p < P; ++p)
+    shared.weighted[p][place_of(threadIdx.x)] = attention[threadIdx.x] * triplet[(R::AB * P + p) * H + threadIdx.x];
+#if STAGES_NODES
+  for (int row = 0; row < 4 + 2 * N; ++row) {
+    const int node = row < 4 ? last(first_a + row) : row < 4 + N ? row - 4 : row - 4 - N;
+    const int role = row < 4 ? R::A : row < 4 + N ? R::B : R::C;
+    shared.nodes[row][place_of(threadIdx.x)] = terms[node * TERMS + role * H + threadIdx.x];
+  }
+#endif
   for (int i = 0; i < WARPS * (4 + P); ++i) shared.per_warp[i / (4 + P)][i % (4 + P)][threadIdx.x] = 0.0f;
   __syncthreads();
 
@@ -218,20 +261,18 @@ __device__ __forceinline__ void marginal(
 
     // With sums of d [t > 0] for pairs (a, b = q) and two features.
     auto finish = [&](int tile, const float (&sums)[4][2]) {
-      const int place = 16 * tile + at.g;
+      const int place = 16 * tile + 2 * at.g;
       float gradients[2][4];
 #pragma unroll
       for (int r = 0; r < 2; ++r)
 #pragma unroll
         for (int a = 0; a < 4; ++a) gradients[r][a] = fmaf(1.0f - SLOPE, sums[a][r], SLOPE * totals[a]);
-      const float2 weight = *(const float2*)(attention + 16 * at.g + 2 * tile);
 #pragma unroll
       for (int p = 0; p < P; ++p) {
-        const float2 e = *(const float2*)(triplet + (R::AB * P + p) * H + 16 * at.g + 2 * tile);
+        const float2 e = *(const float2*)(shared.weighted[p] + place);
 #pragma unroll
         for (int a = 0; a < 4; ++a)
-          of_scalars[p][a] =
-              fmaf(gradients[0][a], weight.x * e.x, fmaf(gradients[1][a], weight.y * e.y, of_scalars[p][a]));
+          of_scalars[p][a] = fmaf(gradients[0][a], e.x, fmaf(gradients[1][a], e.y, of_scalars[p][a]));
       }
       const u32 operand[4] = {pack(gradients[0][0], gradients[0][1]), pack(gradients[1][0], gradients[1][1]),
                               pack(gradients[0][2], gradients[0][3]), pack(gradients[1][2], gradients[1][3])};
@@ -240,9 +281,9 @@ __device__ __forceinline__ void marginal(
         float products[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         multiply_accumulate(products, operand, in_pair[step][0], in_pair[step][1]);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int p = 8 * step + 2 * at.q + e % 2;
-          if (p < P) shared.per_warp[warp][4 + p][place + 8 * (e / 2)] += products[e];
+        for (int e = 0; e < 2; ++e) {
+          const int p = 8 * step + 2 * at.q + e;
+          if (p < P) add_to((float2*)(shared.per_warp[warp][4 + p] + place), products[e], products[2 + e]);
         }
       }
       // Sums over the lanes q; lane q keeps that of a = q.
@@ -258,8 +299,8 @@ __device__ __forceinline__ void marginal(
             values[i] = keep + __shfl_xor_sync(0xffffffff, give, half);
           }
         }
-        shared.per_warp[warp][at.q][place + 8 * r] += values[0];
       }
+      add_to((float2*)(shared.per_warp[warp][at.q] + place), gradients[0][0], gradients[1][0]);
     };
 
 #pragma unroll 1
@@ -276,18 +317,15 @@ __device__ __forceinline__ void marginal(
           of_ac[x][half].load(R::ac(scalars, last(first_a + x), c));
           of_bc[x][half].load(R::bc(scalars, last(first_b + x), c));
         }
-      const float* x_c[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        x_c[e] = terms + last(first_c + 2 * at.q + e % 2 + 8 * (e / 2)) * TERMS + R::C * H + 16 * at.g;
 #pragma unroll 1
       for (int tile = first_tile; tile < first_tile + TILES; ++tile) {
         u32 negative[4], ac[4][4], bc[4];
-        pair_vectors<PASS>(shared.directions, terms, of_ab, first_a, first_b, tile, negative);
+        pair_vectors<PASS>(shared, terms, of_ab, first_a, first_b, tile, negative);
         float nodes[2][4];
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float2 x = *(const float2*)(x_c[e] + 2 * tile);
+          const int c = last(first_c + 2 * at.q + e % 2 + 8 * (e / 2));
+          const float2 x = features_of<2>(shared, terms + R::C * H, first_a, c, tile);
           nodes[e / 2][e % 2] = x.x, nodes[e / 2][2 + e % 2] = x.y;
         }
 #pragma unroll

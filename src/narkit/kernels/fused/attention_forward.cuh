@@ -51,10 +51,9 @@ __device__ __forceinline__ void attend(
     int j_in_tile, float* mixed, float* record) {
   const Lane at;
   // Edge number 4 a + b is the one from i = first_i + a to j = first_j + b. Of rows of edges a lane has g and g + 8.
-  Scalars of_ij[2];
-#pragma unroll
-  for (int r = 0; r < 2; ++r)
-    of_ij[r].load(edge(scalars, last(first_i + 2 * r + at.g / 4), last(first_j + at.g % 4)));
+  RowsOfScalars of_ij;
+  of_ij.load(edge(scalars, last(first_i + at.g / 4), last(first_j + at.g % 4)),
+             edge(scalars, last(first_i + 2 + at.g / 4), last(first_j + at.g % 4)));
   const float* x_j = terms + last(first_j + at.g % 4) * TERMS + H;
   const float* x_i[2] = {terms + last(first_i + at.g / 4) * TERMS, terms + last(first_i + 2 + at.g / 4) * TERMS};
 
@@ -70,14 +69,12 @@ __device__ __forceinline__ void attend(
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     const int k[2] = {16 * chunk + at.g, 16 * chunk + at.g + 8};
-    Scalars of_ik[4][2], of_jk[4][2];
+    RowsOfScalars of_ik[4], of_jk[4];
 #pragma unroll
-    for (int a = 0; a < 4; ++a)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        of_ik[a][r].load(edge(scalars, last(first_i + a), last(k[r])));
-        of_jk[a][r].load(edge(scalars, last(first_j + a), last(k[r])));
-      }
+    for (int a = 0; a < 4; ++a) {
+      of_ik[a].load(edge(scalars, last(first_i + a), last(k[0])), edge(scalars, last(first_i + a), last(k[1])));
+      of_jk[a].load(edge(scalars, last(first_j + a), last(k[0])), edge(scalars, last(first_j + a), last(k[1])));
+    }
     const float* x_k[2] = {terms + last(k[0]) * TERMS + 2 * H, terms + last(k[1]) * TERMS + 2 * H};
     float logits[4][4];
 #pragma unroll
@@ -102,8 +99,7 @@ __device__ __forceinline__ void attend(
 #pragma unroll
         for (int step = 0; step < SCALAR_STEPS; ++step) {
           const u32 e = direction(shared.directions, 0, step, 2 * tile + half);
-          const u32 s[4] = {of_ij[0].high[step], of_ij[1].high[step], of_ij[0].low[step], of_ij[1].low[step]};
-          multiply_add_half(sums, s, e, e, sums);
+          multiply_add_half(sums, of_ij.words[step], e, e, sums);
         }
         ij[0][half] = pack_half(sums[0], sums[1]);
         ij[1][half] = pack_half(sums[2], sums[3]);
@@ -114,8 +110,7 @@ __device__ __forceinline__ void attend(
 #pragma unroll
           for (int step = 0; step < SCALAR_STEPS; ++step) {
             const u32 e = direction(shared.directions, 2, step, 2 * tile + half);
-            const u32 s[4] = {of_jk[b][0].high[step], of_jk[b][1].high[step], of_jk[b][0].low[step], of_jk[b][1].low[step]};
-            multiply_add_half(products, s, e, e, step ? products : none);
+            multiply_add_half(products, of_jk[b].words[step], e, e, step ? products : none);
           }
           jk[b][2 * half] = pack_half(products[0], products[1]);
           jk[b][2 * half + 1] = pack_half(products[2], products[3]);
@@ -145,8 +140,7 @@ __device__ __forceinline__ void attend(
 #pragma unroll
           for (int step = 0; step < SCALAR_STEPS; ++step) {
             const u32 e = direction(shared.directions, 1, step, 2 * tile + half);
-            const u32 s[4] = {of_ik[a][0].high[step], of_ik[a][1].high[step], of_ik[a][0].low[step], of_ik[a][1].low[step]};
-            multiply_add_half(sums, s, e, e, step ? sums : nodes[half]);
+            multiply_add_half(sums, of_ik[a].words[step], e, e, step ? sums : nodes[half]);
           }
           ik[2 * half] = pack_half(sums[0], sums[1]);
           ik[2 * half + 1] = pack_half(sums[2], sums[3]);
@@ -173,8 +167,7 @@ __device__ __forceinline__ void attend(
 #pragma unroll
       for (int step = 0; step < SCALAR_STEPS; ++step) {
         const u32 e = shared.on_direction[1][step][at.q];
-        const u32 s[4] = {of_jk[b][0].high[step], of_jk[b][1].high[step], of_jk[b][0].low[step], of_jk[b][1].low[step]};
-        multiply_add_half(sums, s, e, e, step ? sums : none);
+        multiply_add_half(sums, of_jk[b].words[step], e, e, step ? sums : none);
       }
       if (at.q == b) linear[0] = sums[0], linear[1] = sums[2];
     }
@@ -184,8 +177,7 @@ __device__ __forceinline__ void attend(
 #pragma unroll
       for (int step = 0; step < SCALAR_STEPS; ++step) {
         const u32 e = shared.on_direction[0][step][at.q];
-        const u32 s[4] = {of_ik[a][0].high[step], of_ik[a][1].high[step], of_ik[a][0].low[step], of_ik[a][1].low[step]};
-        multiply_add_half(sums, s, e, e, step ? sums : on_nodes);
+        multiply_add_half(sums, of_ik[a].words[step], e, e, step ? sums : on_nodes);
       }
       const int i = first_i + a;
       float logit[2], higher = highest[a];

@@ -36,6 +36,19 @@ __device__ __forceinline__ u32 greater_half(u32 a, u32 b) {
   return result;
 }
 
+// Both halves of a word with its first, or its second number.
+__device__ __forceinline__ u32 twice_low(u32 packed) {
+  u32 result;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {low, low};}" : "=r"(result) : "r"(packed));
+  return result;
+}
+
+__device__ __forceinline__ u32 twice_high(u32 packed) {
+  u32 result;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {high, high};}" : "=r"(result) : "r"(packed));
+  return result;
+}
+
 // d = a b + c
 __device__ __forceinline__ void multiply_add_half(float* d, const u32* a, u32 b0, u32 b1, const float* c) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
@@ -43,7 +56,3 @@ __device__ __forceinline__ void multiply_add_half(float* d, const u32* a, u32 b0
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 #endif
-
-// Both halves of a word with its first, or its second number.
-__device__ __forceinline__ u32 twice_low(u32 packed) { return (packed & 0xffffu) | (packed << 16); }
-__device__ __forceinline__ u32 twice_high(u32 packed) { return (packed & 0xffff0000u) | (packed >> 16); }

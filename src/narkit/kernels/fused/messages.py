@@ -144,7 +144,10 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
     samples, n = terms.shape[:2]
     num_scalars = scalars.shape[-1]
     blocks = -(-n // 4)
-    words = _direction_words(num_scalars) + WARPS * ((4 + num_scalars) * H + 256 + 2 * 16 * num_scalars)
+    words = 2 * _direction_words(num_scalars) + num_scalars * H
+    words += WARPS * ((4 + num_scalars) * H + 256 + 2 * 16 * num_scalars)
+    if n <= 32:  # the vectors of nodes
+        words += (4 + 2 * n) * 136
     if n > 16:  # sums over several chunks
         words += WARPS * (H // 16) * 8 * 32
     rows = (((4, "TIMED_record"),), ((2, "TIMED_small"),))

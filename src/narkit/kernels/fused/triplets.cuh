@@ -47,18 +47,32 @@ __device__ __forceinline__ u32 direction(const u32* directions, int kind, int st
   return directions[((kind * SCALAR_STEPS + step) * (H / 8) + tile) * 32 + threadIdx.x % 32];
 }
 
-// The scalars of an edge, of which this lane holds two per step: as half precision, and what that leaves.
+// The scalars of an edge, of which this lane holds two per step: in half precision, and what that leaves.
 struct Scalars {
-  u32 high[SCALAR_STEPS], low[SCALAR_STEPS];
+  u32 words[SCALAR_STEPS][2];
   __device__ __forceinline__ void load(const float* s) {
 #pragma unroll
     for (int step = 0; step < SCALAR_STEPS; ++step) {
       const int p = 8 * step + 2 * Lane().q;
       const float first = p < P ? s[p] : 0.0f, second = p + 1 < P ? s[p + 1] : 0.0f;
-      high[step] = pack_half(first, second);
-      const float2 rounded = unpack_half(high[step]);
-      low[step] = pack_half(first - rounded.x, second - rounded.y);
+      words[step][0] = pack_half(first, second);
+      const float2 rounded = unpack_half(words[step][0]);
+      words[step][1] = pack_half(first - rounded.x, second - rounded.y);
     }
+  }
+};
+
+// The same of two edges as rows g and g + 8 of a left operand.
+struct RowsOfScalars {
+  u32 words[SCALAR_STEPS][4];
+  __device__ __forceinline__ void load(const float* first, const float* second) {
+    Scalars both[2];
+    both[0].load(first);
+    both[1].load(second);
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step)
+#pragma unroll
+      for (int word = 0; word < 4; ++word) words[step][word] = both[word % 2].words[step][word / 2];
   }
 };
 
