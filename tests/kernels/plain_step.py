@@ -1,6 +1,6 @@
-"""A step of gated message passing written plainly, which rounds to bfloat16 where the fused kernels do.
+"""A step of gated message passing written plainly, which rounds where the fused kernels do.
 
-So the two agree up to the order of sums, and a mistake cannot hide behind the noise of bfloat16.
+So the two agree up to the order of sums, and a mistake cannot hide behind the noise of rounding.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
 # A number next to the edge between two bfloat16 numbers may be rounded either way: one operand in 10,000.
 TOLERANCE = 5e-3
+# In the attention a number of half precision that is rounded the other way can change the sign of a triplet's sum, and
+# with it a whole summand of the gradient.
+ATTENTION_TOLERANCE = 3e-2
 NEARLY_EQUAL = 1e-2  # of two messages: one such operand can decide between them
 SLOPE = 0.01
 
@@ -108,7 +111,7 @@ def _half(x: Array) -> Array:
 
 
 def _grouped(nodes: Any, s: Array, directions: Array, pairs: str) -> list[Array]:
-    """What a triplet's vector is a sum of, in half precision: each of its pairs (in this order) with its share of nodes.
+    """What a triplet's vector is a sum of, in half precision: its pairs (in this order), each with its share of nodes.
 
     The first pair has both of its nodes, the second one the node that is left.
     """
@@ -128,23 +131,13 @@ def _attention_logits(slope: float, nodes: Any, s: Array, attention: Attention) 
     """The logits of the attention, with sums in half precision."""
     ij, ik, jk = _grouped(nodes, s, attention.triplet, "ij ik jk")
     t = _half(_half(ik + ij) + jk)
-    linear = sum(_grouped_exactly(nodes, s, attention.triplet))
+    pair_ik, pair_jk = s @ attention.triplet[1], s @ attention.triplet[2]
+    linear = (nodes[2][:, None] + pair_ik)[:, :, None] + pair_jk[:, None]  # the rest of t cancels in the softmax
     return ((1 - slope) * jax.nn.relu(t) + slope * linear) @ attention.weights
 
 
-def _grouped_exactly(nodes: Any, s: Array, directions: Array) -> tuple[Array, ...]:
-    """The same for all three nodes and pairs, not rounded."""
-    x_i, x_j, x_k = nodes
-    ij, ik, jk = s @ directions[0], s @ directions[1], s @ directions[2]
-    return (
-        (x_i[:, :, None] + x_j[:, None] + ij)[:, :, :, None],
-        (x_k[:, None] + ik)[:, :, None],
-        jk[:, None],
-    )
-
-
 def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
-    """As the kernels do it: for each pair of nodes, a sum over the third that decides on its own where t is positive."""
+    """As the kernels do it: for each pair of nodes, a sum over the third, which sees for itself where t > 0."""
     nodes, s, attention = saved
 
     def slopes(pairs: str) -> Array:
@@ -162,9 +155,7 @@ def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
     return to_nodes, to_scalars, Attention(to_directions * a, to_weights)
 
 
-_attention_logits.defvjp(
-    lambda slope, *arguments: (_attention_logits(slope, *arguments), arguments), _pull_back_logits
-)
+_attention_logits.defvjp(lambda slope, *arguments: (_attention_logits(slope, *arguments), arguments), _pull_back_logits)
 
 
 def _rounded(x: Array) -> Array:
@@ -241,5 +232,4 @@ def assert_equal_to_plain(
     paths = jax.tree_util.tree_leaves_with_path(expected_gradients)
     for (path, leaf), ours in zip(paths, jax.tree.leaves(gradients), strict=True):
         differences[jax.tree_util.keystr(path)] = difference(ours, leaf)
-    print({k: f"{v:.1e}" for k, v in differences.items()})
-    assert max(differences.values()) < 5e-2, differences
+    assert max(differences.values()) < (ATTENTION_TOLERANCE if attends else TOLERANCE), differences

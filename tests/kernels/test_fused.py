@@ -48,6 +48,7 @@ def test_other_sizes_and_several_samples(num_nodes: int, attends: bool) -> None:
         assert_equal_to_plain(2, 3 if num_nodes < 33 else 1, num_nodes, 8, attends, device=jax.devices()[0])
 
 
+PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu")  # the files of its kernels
 NETWORKS = [
     ("bfs", "team", "encoded"),
     ("bfs", "triplet_gmpnn", "none"),
@@ -104,7 +105,7 @@ def loop_bodies(jaxpr: Any) -> Iterator[list[Any]]:
 def kernels_of(eqns: Iterable[Any]) -> Counter[str]:
     """How often each kernel of the processor is launched."""
     launched = (eqn.params["kernel"] for eqn in eqns if eqn.primitive.name == "fused_kernel")
-    return Counter(kernel.name for kernel in launched if kernel.source in ("messages.cu", "update.cu"))
+    return Counter(kernel.name for kernel in launched if kernel.source in PROCESSOR)
 
 
 @pytest.mark.parametrize("processor", ["team", "triplet_gmpnn"])
