@@ -44,6 +44,15 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
     arguments = (normal(samples, num_nodes, WIDTH), edges, PointerWeights(folded, normal(H), normal(1)))
     cotangent = normal(samples, num_nodes, num_nodes)
 
+    def ours(nodes: Array, edges: Array, weights: PointerWeights) -> Array:
+        return pointer_logits(nodes, FIRST, SECOND, edges, weights)
+
+    assert_equal(ours, plain, arguments, cotangent, device, OF_GRADIENTS)
+
+
+def assert_equal(ours: Any, plain: Any, arguments: Any, cotangent: Array, device: Any, of_gradients: float) -> None:
+    """Logits and gradients of two functions over seeds, of which the second runs on a device."""
+
     def with_gradients(function):
         def run(arguments, cotangent):
             logits, pull_back = jax.vjp(function, *arguments)
@@ -52,8 +61,8 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
         return jax.jit(jax.vmap(run))
 
     with jax.default_matmul_precision("highest"):
-        ours = with_gradients(lambda n, e, w: pointer_logits(n, FIRST, SECOND, e, w))(arguments, cotangent)
+        have = with_gradients(ours)(arguments, cotangent)
         expected = with_gradients(plain)(*jax.device_put((arguments, cotangent), device))
-    assert difference(ours[0], expected[0]) < TOLERANCE
-    for have, want in zip(jax.tree.leaves(ours[1]), jax.tree.leaves(expected[1]), strict=True):
-        assert difference(have, want) < OF_GRADIENTS
+    assert difference(have[0], expected[0]) < TOLERANCE
+    for gradient, want in zip(jax.tree.leaves(have[1]), jax.tree.leaves(expected[1]), strict=True):
+        assert difference(gradient, want) < of_gradients

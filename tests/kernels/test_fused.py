@@ -54,6 +54,8 @@ NETWORKS = [
     ("bfs", "triplet_gmpnn", "none"),
     ("segments_intersect", "team", "none"),  # its edges have no scalars
     ("insertion_sort", "team", "encoded"),
+    ("floyd_warshall", "team", "encoded"),  # its edges point
+    pytest.param("matrix_chain_order", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
 ]
 
 

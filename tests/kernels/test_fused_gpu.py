@@ -19,12 +19,13 @@ from narkit.kernels.fused import launch
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
-from . import plain_pointers
+from . import plain_edge_pointers, plain_pointers
 from .plain_step import assert_equal_to_plain
 
 pytestmark = pytest.mark.gpu
 
 SIZES = [4, 7, 11, 13, 16, 20, 64]
+EDGE_POINTERS = ["floyd_warshall", "matrix_chain_order", "optimal_bst"]
 FUSED_PARTS = {
     "team": {"attention", "messages", "update", "pointers"},
     "triplet_gmpnn": {"messages", "update", "pointers"},
@@ -52,6 +53,14 @@ def test_nothing_falls_back(processor: str, num_nodes: int) -> None:
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)
+@pytest.mark.parametrize("algorithm", EDGE_POINTERS)
+def test_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
+    for processor in FUSED_PARTS:
+        paths = report_paths(algorithm, processor, num_nodes)
+        assert paths["edge_pointers"] == "fused", paths
+
+
+@pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("attends", [True, False], ids=["attention", "no attention"])
 def test_step_equals_plain_formulas(attends: bool, num_nodes: int) -> None:
     assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
@@ -66,6 +75,21 @@ def test_pointers_equal_plain_formula(num_scalars: int | None, num_nodes: int) -
     plain_pointers.assert_equal_to_plain(2, 3, num_nodes, num_scalars, cpu())
 
 
+@pytest.mark.parametrize("num_nodes", [*SIZES, 2])
+@pytest.mark.parametrize("num_scalars", [0, 6, None], ids=["no scalars", "scalars", "features"])
+def test_edge_pointers_equal_plain_formula(num_scalars: int | None, num_nodes: int) -> None:
+    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)  # on the CPU an array over all triplets and features is large
+    plain_edge_pointers.assert_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu())
+    plain_edge_pointers.assert_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu(), ties=True)
+
+
+@pytest.mark.parametrize("num_scalars", [1, 2, 3, 4, 5, 7, 8])
+def test_edge_pointers_with_any_number_of_scalars(num_scalars: int) -> None:
+    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    plain_edge_pointers.assert_equal_to_plain(2, 2, 16, num_scalars, cpu())
+
+
 @pytest.mark.parametrize("num_scalars", [1, 2, 4, 5, 6, 8])
 def test_any_number_of_scalars(num_scalars: int) -> None:
     assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
@@ -73,7 +97,7 @@ def test_any_number_of_scalars(num_scalars: int) -> None:
 
 
 @pytest.mark.parametrize("processor", FUSED_PARTS)
-@pytest.mark.parametrize("algorithm", ["bfs", "segments_intersect"])
+@pytest.mark.parametrize("algorithm", ["bfs", "segments_intersect", "floyd_warshall"])
 def test_network_equals_plain_network(algorithm: str, processor: str) -> None:
     """Loss and gradients of a network as it trains. Rounding decides between nearly equal messages, so these compare
     directions."""

@@ -39,6 +39,14 @@ def test_paths_with_kernels(processor: str) -> None:
     assert paths == PATHS[processor]
 
 
+@pytest.mark.parametrize("algorithm", ["floyd_warshall", "matrix_chain_order", "optimal_bst"])
+def test_paths_of_edge_pointers(algorithm: str) -> None:
+    for processor in ("team", "triplet_gmpnn"):
+        with launch.use(FUSED):
+            assert report_paths(algorithm, processor, 7)["edge_pointers"] == FUSED
+            assert set(report_paths(algorithm, processor, 7, hidden_size=64).values()) == {PLAIN}
+
+
 def test_paths_without_kernels() -> None:
     with launch.use(PLAIN):
         assert set(report_paths("bfs", "team", 16).values()) == {PLAIN}

@@ -14,7 +14,8 @@ def report_paths(algorithm: str, processor: str, num_nodes: int, hidden_size: in
     """Which way each part of a network goes on this machine: "fused" (kernels of our own) or "plain".
 
     The parts are the processor's ("attention" or "triplets" where it has them, "messages" and "update", or just
-    "processor"), "decoders" and, where a kernel decodes the pointers among them, "pointers".
+    "processor"), "decoders" and, where a kernel decodes the pointers among them, "pointers" (of nodes) and
+    "edge_pointers".
     """
     from narkit.kernels import paths  # pulls in JAX
 

@@ -37,6 +37,8 @@ def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> 
         parts["processor"] = False
     if "pointer.cu" in sources:
         parts["pointers"] = True
+    if "edge_pointer.cu" in sources:
+        parts["edge_pointers"] = True
     parts["decoders"] = False
     return {part: (Mode.FUSED if fused else Mode.PLAIN).value for part, fused in parts.items()}
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.kernels import triplets
 from narkit.kernels.fused import launch
+from narkit.kernels.fused.edge_pointer import edge_pointer_logits
 from narkit.kernels.fused.pointer import PointerWeights, pointer_logits
 from narkit.kernels.fused.weights import HIDDEN_SIZE
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
@@ -144,8 +145,8 @@ class BoundDecoders(eqx.Module):
             self.probes, self.on_edges, self.on_pooled, self.scores, self.node_counts, strict=True
         ):
             graph = [linear(pooled) + next(from_graph) for linear in on_pooled]
-            if probe.location is Location.NODE and score is not None and is_fused(score):
-                columns = self.on_nodes.starts[at : at + 2]
+            if score is not None and is_fused(score):
+                columns = self.on_nodes.starts[at : at + count]
                 logits[name] = _fused_pointer(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
             else:
                 edges = [linear(scalars.edge, *latents) for linear in on_edges]
@@ -168,7 +169,8 @@ def _fused_pointer(
         edges, weights = on_edge(scalars, *latents), PointerWeights(None, score.weight[:, 0], score.bias)
     else:
         edges, weights = scalars, PointerWeights((basis.directions, basis.offset), score.weight[:, 0], score.bias)
-    return pointer_logits(nodes, columns[0], columns[1], edges, weights)
+    logits = pointer_logits if len(columns) == 2 else edge_pointer_logits  # from nodes, or from edges
+    return logits(nodes, *columns, edges=edges, weights=weights)
 
 
 def _logits(probe: Probe, nodes: list[Array], edges: list[Array], graph: list[Array], score: Linear | None) -> Array:

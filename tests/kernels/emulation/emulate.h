@@ -59,6 +59,7 @@ inline uint32_t bits_of(float value) { uint32_t bits; memcpy(&bits, &value, 4); 
 inline uint32_t __float_as_uint(float value) { return bits_of(value); }
 inline float __expf(float x) { return expf(x); }
 inline float __logf(float x) { return logf(x); }
+inline float saturated_fma(float x, float y, float z) { return fminf(fmaxf(fmaf(x, y, z), 0.0f), 1.0f); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 
 inline float __shfl_sync(unsigned, float value, int source) {

@@ -1,0 +1,112 @@
+"""The logits of pointers from edges to nodes, one kernel forward and one backward.
+
+    logit_ijk = sum_h w_h max(a_i + b_j + e_ij, d_k)_h + bias,    e_ij = s_ij D + c, or given as it is
+
+No array over triplets and features is written, and none over edges and features where edges are given by their scalars.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.kernels.deferred_gradients import STACKED
+from narkit.kernels.fused.launch import THREADS, Kernel
+from narkit.kernels.fused.pointer import PointerWeights, _operands, _side_by_side
+from narkit.kernels.fused.weights import HIDDEN_SIZE as H
+
+TARGETS = 16  # at most so many nodes k at a time
+EDGES = 64  # at most so many edges in a block, forward
+STRIP, COLUMNS = 4, 8  # as in edge_pointer.cu
+MAX_GROUPS = 8  # at most so many blocks per sample, backward, each of which writes gradients of all nodes
+ROW = 144  # as in edge_pointer.cu
+
+
+def edge_pointer_logits(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    second: int,
+    third: int,
+    edges: Float[Array, "sample node node _"],
+    weights: PointerWeights,
+) -> Float[Array, "sample node node node"]:
+    """How strongly every edge from i to j points to every node k.
+
+    a, b and d begin at `first`, `second` and `third` of a node's row. `edges` has the scalars (i, j, scalar), or the
+    features themselves.
+    """
+    if weights.edges is not None and edges.shape[-1] == 0:
+        edges = jnp.zeros((*edges.shape[:-1], 1))
+        weights = weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
+    return _logits(nodes, edges, weights, (first, second, third))
+
+
+def _evenly(n: int, at_most: int) -> int:
+    """The size of the fewest equal parts of n that are not larger than `at_most`."""
+    return -(-n // -(-n // at_most))
+
+
+def _macros(nodes: Array, edges: Array, dense: bool, columns: tuple[int, int, int]) -> dict[str, int]:
+    samples, n, width = nodes.shape
+    tile_j = _evenly(n, 16)
+    rows = STRIP * -(-n // (STRIP * MAX_GROUPS))
+    return {
+        "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
+        "FIRST": columns[0], "SECOND": columns[1], "THIRD": columns[2],
+        "TARGETS": _evenly(n, TARGETS), "TILE_I": min(EDGES // tile_j, n), "TILE_J": tile_j,
+        "ROWS": rows, "GROUPS": -(-n // rows),
+    }  # fmt: skip
+
+
+def _forward_only(nodes, edges, weights, columns):
+    samples, n, _ = nodes.shape
+    m = _macros(nodes, edges, weights.edges is None, columns)
+    tiles = -(-n // m["TILE_I"]) * -(-n // m["TILE_J"])
+    floats = (m["TILE_I"] + m["TILE_J"]) * ROW + (m["TARGETS"] + 1 + m["P"]) * H + m["P"] * EDGES
+    grid = (samples * tiles, -(-n // m["TARGETS"]))
+    kernel = Kernel("edge_pointer.cu", "edge_pointer_forward", tuple(m.items()), grid, 4 * floats)
+    return kernel(*_operands(nodes, edges, weights), weights.bias, outputs=[((samples, n, n, n), jnp.float32)])[0]
+
+
+def _forward(nodes, edges, weights, columns):
+    return _forward_only(nodes, edges, weights, columns), (nodes, edges, weights)
+
+
+def _backward(columns, saved, d_logits):
+    nodes, edges, weights = saved
+    samples, n, width = nodes.shape
+    dense = weights.edges is None
+    m = _macros(nodes, edges, dense, columns)
+    groups, targets, scalars = m["GROUPS"], 4 * -(-m["TARGETS"] // 4), 4 * -(-m["P"] // 4)
+    floats = STRIP * COLUMNS * (targets + scalars + ROW) + THREADS + 16 + m["P"] * H
+    kernel = Kernel(
+        "edge_pointer.cu", "edge_pointer_backward", tuple(m.items()), (samples * groups, 1), 4 * floats,
+        rows_written=((4, "TIMED_small"),),
+    )  # fmt: skip
+    d_first, d_second, d_third, d_edges, small = kernel(
+        *_operands(nodes, edges, weights), d_logits,
+        outputs=[
+            ((samples, n, H), jnp.float32),
+            ((samples, groups, n, H), jnp.float32),
+            ((samples, groups, n, H), jnp.float32),
+            (edges.shape, jnp.float32),
+            ((samples, groups, m["P"] + 3, H), jnp.float32),
+        ],
+    )  # fmt: skip
+    small = checkpoint_name(small, STACKED).sum((0, 1))
+    d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1].sum(keepdims=True))
+    parts = {columns[0]: d_first, columns[1]: _sum_of_groups(d_second), columns[2]: _sum_of_groups(d_third)}
+    return _side_by_side(parts, width), d_edges, d_weights
+
+
+def _sum_of_groups(partial: Array) -> Array:
+    """Term by term: the compiler makes that a part of what reads it, and a reduction a kernel of its own."""
+    return sum((partial[:, group] for group in range(1, partial.shape[1])), partial[:, 0])
+
+
+_logits: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(3,))
+_logits.defvjp(_forward, _backward)
