@@ -11,7 +11,12 @@
 #define ROWS (SENDERS * RECEIVERS)
 #define M_TILES (ROWS / 16)
 #define N_TILES (H / 8 / WARPS)
-#define RECORD (N + 1 + P)  // per edge: its logits over k, their normaliser, the mixed scalars
+// Per edge: its logits over k, their normaliser, the mixed scalars. Beyond 1,289 nodes an int cannot count them all.
+#if N > 1200
+#define RECORD ((long long)(N + 1 + P))
+#else
+#define RECORD (N + 1 + P)
+#endif
 #define PRODUCTS (ATTENTION ? 3 : 2)
 #define TERMS (ATTENTION ? 7 * H : 4 * H)  // per node: with attention x_i, x_j, x_k; receive, send; two for the update
 
