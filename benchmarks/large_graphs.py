@@ -1,0 +1,143 @@
+"""How large a graph TEAM trains on, and how long Triplet Edge Attention takes on middling ones.
+
+    python benchmarks/large_graphs.py --sizes 256,512,1024 --out benchmarks/large_graphs.json
+
+For each size it compiles the training step of one seed and one sample, says how much memory XLA plans for, takes
+some steps and says how long the fastest took and the peak of the device's memory so far (sizes ascend, so it is the
+size's own). A step that does not fit ends the row, not the script. Then it times the forward pass of the attention at
+batch 32 and 64 nodes: the layer on its own, `narkit.TripletEdgeAttention`, on dense features, and a step of TEAM's
+processor (attention, messages, maximum, update), which on a GPU runs as fused kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import narkit
+from narkit.benchmarking import machine
+from narkit.compiler import compiler_options
+from narkit.data.transforms import transform
+from narkit.experiments.presets import preset
+from narkit.kernels import report_paths
+from narkit.models.features import Scalars
+from narkit.training.programs import Programs, stack_batches
+from narkit.training.run import peak_memory
+
+
+def fastest(run: Callable[[], Any], repeats: int) -> float:
+    """Seconds of the fastest run, the first one (which may compile) left out."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        jax.block_until_ready(run())
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: int) -> dict[str, Any]:
+    """One training step: one seed, one sample."""
+    config = preset("paper", algorithms=algorithm, processor=processor, seeds=(0,), batch_size=1)
+    programs = Programs(config)
+    state, seeds = programs.initial_state(), jnp.zeros(1, jnp.uint32)
+    blank = jax.eval_shape(lambda: state)
+    sample = transform(narkit.sample(algorithm, size=num_nodes, batch_size=1, seed=0), random_positions=False)
+    rows = next(iter(sample.hints.values())).shape[0]
+    batch = jax.device_put(stack_batches([sample], rows))
+    num_steps = max(1, int(sample.lengths.max()) - 1)
+    row: dict[str, Any] = {"nodes": batch.num_nodes, "processor_steps": num_steps}
+    row["paths"] = report_paths(algorithm, processor, batch.num_nodes)
+    start = time.perf_counter()
+    try:
+        program = programs.compile_step(blank, batch, seeds)
+        row["compile_s"] = time.perf_counter() - start
+        planned = program.memory_analysis()
+        if planned is not None:
+            row["planned_gb"] = (planned.temp_size_in_bytes + planned.argument_size_in_bytes) / 1e9
+
+        def step() -> jax.Array:
+            nonlocal state
+            state, losses = programs.train_step(state, batch, seeds, np.int32(0), np.int32(num_steps))
+            return losses
+
+        row["step_s"] = fastest(step, repeats)
+        row["loss"] = float(step()[0])
+    except jax.errors.JaxRuntimeError as error:
+        row["failed"] = str(error).splitlines()[0]
+    peak = peak_memory()
+    if peak is not None:
+        row["peak_gb"] = peak / 1e9
+    return row
+
+
+def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str, Any]:
+    """The forward pass of the layer on its own, and of a step of TEAM's processor."""
+    hidden_size = 128
+    keys = iter(jax.random.split(jax.random.key(0), 9))
+
+    def normal(*shape: int) -> jax.Array:
+        return jax.random.normal(next(keys), (batch_size, *shape))
+
+    layer = narkit.TripletEdgeAttention(hidden_size, key=next(keys))
+    dense = (normal(num_nodes, hidden_size), normal(num_nodes, num_nodes, hidden_size), normal(hidden_size))
+    alone = jax.jit(lambda layer, *features: jax.vmap(layer)(*features), compiler_options=compiler_options())
+
+    reasoner = narkit.Reasoner("bfs", "team", hidden_size, key=next(keys))
+    bases = reasoner.encoders["bfs"].bases(narkit.ALGORITHMS["bfs"].transformed_spec)
+    sizes = (len(basis.directions) for basis in (bases.node, bases.edge, bases.graph))
+    at = ((num_nodes,), (num_nodes, num_nodes), ())
+    scalars = Scalars(*(normal(*axes, size) for axes, size in zip(at, sizes, strict=True)))
+    hidden = normal(num_nodes, hidden_size)
+    everyone = jnp.ones((batch_size, num_nodes, num_nodes), bool)
+    step = jax.jit(
+        lambda reasoner, *features: reasoner.bind("bfs").processor.batched(*features),
+        compiler_options=compiler_options(),
+    )
+    return {
+        "batch": batch_size,
+        "nodes": num_nodes,
+        "layer_ms": 1e3 * fastest(lambda: alone(layer, *dense), repeats),
+        "processor_step_ms": 1e3 * fastest(lambda: step(reasoner, scalars, everyone, hidden), repeats),
+        "paths": report_paths("bfs", "team", num_nodes),
+    }
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", default="256,512,1024", help="numbers of nodes, with commas between")
+    parser.add_argument("--algorithm", default="bfs")
+    parser.add_argument("--processor", default="team")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--attention", default="32x64", help="samples x nodes of the attention")
+    parser.add_argument("--out", type=Path, help="a JSON file for the record")
+    options = parser.parse_args(arguments)
+    record: dict[str, Any] = {
+        "device": jax.devices()[0].device_kind,
+        "versions": machine.versions("narkit", "jax", "jaxlib"),
+        "commit": machine.commit(),
+        "algorithm": options.algorithm,
+        "processor": options.processor,
+        "training": [],
+    }
+    samples, nodes = map(int, options.attention.split("x"))
+    record["attention"] = measure_attention(samples, nodes, max(10, options.repeats))
+    print(json.dumps(record["attention"]), flush=True)
+    for size in sorted(map(int, options.sizes.split(","))):
+        row = measure_training(options.algorithm, options.processor, size, options.repeats)
+        print(json.dumps(row), flush=True)
+        record["training"].append(row)
+        if options.out is not None:  # after every row: a larger one may end the process
+            options.out.write_text(json.dumps(record, indent=2) + "\n")
+    return record
+
+
+if __name__ == "__main__":
+    main()
