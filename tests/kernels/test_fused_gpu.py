@@ -90,6 +90,21 @@ def test_edge_pointers_with_any_number_of_scalars(num_scalars: int) -> None:
     plain_edge_pointers.assert_equal_to_plain(2, 2, 16, num_scalars, cpu())
 
 
+@pytest.mark.parametrize("num_nodes", SIZES)
+def test_triplet_edge_attention_equals_plain_layer(num_nodes: int) -> None:
+    layer = narkit.TripletEdgeAttention(128, key=jax.random.key(0))
+    keys = jax.random.split(jax.random.key(num_nodes), 3)
+    shapes = ((2, num_nodes, 128), (2, num_nodes, num_nodes, 128), (2, 128))
+    features = tuple(jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True))
+    assert "fused_kernel" in str(jax.make_jaxpr(jax.vmap(layer))(*features))
+    with jax.default_matmul_precision("highest"):
+        ours = jax.jit(lambda layer, features: jax.vmap(layer)(*features))(layer, features)
+        with launch.use("plain"), jax.default_device(cpu()):
+            moved = jax.device_put((layer, features), cpu())
+            theirs = jax.jit(lambda layer, features: jax.vmap(layer)(*features))(*moved)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("num_scalars", [1, 2, 4, 5, 6, 8])
 def test_any_number_of_scalars(num_scalars: int) -> None:
     assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"

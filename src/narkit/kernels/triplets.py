@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from narkit.kernels import reference
+from narkit.kernels.fused.triplet_logits import is_fused, triplet_logits
 
 
 def attention_logits(
@@ -31,6 +32,9 @@ def attention_logits(
 
 
 def _attention_logits(pair_ij, pair_ik, pair_jk, weights, slope):
+    if is_fused(weights):
+        return triplet_logits(pair_ij, pair_ik, pair_jk, weights, slope)
+
     def whole(*pairs_and_weights):
         # Without the barrier the compiler fuses the logits into what reads them and computes them once per feature.
         return lax.optimization_barrier(reference.attention_logits(*pairs_and_weights, slope=slope))

@@ -85,6 +85,8 @@ class TripletEdgeAttention(eqx.Module):
     ) -> Float[Array, "node node hidden"]:
         """The edge latents. `mask` allows k where mask[i, k] or mask[j, k]; where it allows none, they are zero."""
         weights = self.attention_weights(nodes, edges, graph, mask)
+        if len(self.attention) == 1:  # as one product, whose result the compiler need not transpose
+            return self.activation(weights[0] @ self.value(edges))
         values = self.value(edges).reshape(*edges.shape[:2], *self.attention.shape)
         return self.activation(jnp.einsum("mijk,ikmw->ijmw", weights, values).reshape(edges.shape))
 

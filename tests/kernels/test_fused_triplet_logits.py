@@ -1,0 +1,40 @@
+"""The fused kernel of the attention's logits, compiled for the CPU, equals the plain formula."""
+
+import jax
+import numpy as np
+import pytest
+
+from narkit import TripletEdgeAttention
+from narkit.kernels.fused import launch
+
+from .emulation import COMPILER, emulated
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+
+
+@pytest.mark.parametrize("num_nodes", [2, 7, 9])
+def test_layer_equals_plain_layer(num_nodes: int) -> None:
+    """Two graphs through the layer, and a gradient."""
+    layer = TripletEdgeAttention(128, key=jax.random.key(0))
+    keys = jax.random.split(jax.random.key(num_nodes), 4)
+    axes = (2, num_nodes)
+    shapes = ((*axes, 128), (*axes, num_nodes, 128), (2, 128), (*axes, num_nodes, 128))
+    nodes, edges, graph, cotangent = (jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True))
+
+    def run() -> tuple:
+        latents, pull_back = jax.vjp(lambda e: jax.vmap(layer)(nodes, e, graph), edges)
+        return latents, *pull_back(cotangent)
+
+    expected = run()
+    with emulated():
+        assert "fused_kernel" in str(jax.make_jaxpr(jax.vmap(layer))(nodes, edges, graph))
+        ours = run()
+    for have, want in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+def test_several_heads_run_plain() -> None:
+    layer = TripletEdgeAttention(128, num_heads=2, key=jax.random.key(0))
+    arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((3, 128), (3, 3, 128), (128,))]
+    with launch.use("fused"):
+        assert "fused_kernel" not in str(jax.make_jaxpr(layer)(*arguments))
