@@ -10,7 +10,11 @@
 // rounding leaves is a column of its own.
 
 #define ATTENTION 1
+#if N > 1200  // beyond 1,289 nodes an int cannot count all records
+#define RECORD ((long long)(N + 1 + P))
+#else
 #define RECORD (N + 1 + P)
+#endif
 #define TERMS (7 * H)
 #include "half.cuh"
 #include "triplets.cuh"
