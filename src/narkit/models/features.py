@@ -37,7 +37,9 @@ class Basis(eqx.Module):
 
     def through(self, linear: Linear) -> Basis:
         """The basis of a Linear of these features."""
-        return Basis(self.directions @ linear.weight, self.offset @ linear.weight + linear.bias)
+        # One product for both: two would be two more backward, and those with a single row are slow on a GPU.
+        joint = jnp.concatenate([self.directions, self.offset[None]]) @ linear.weight
+        return Basis(joint[:-1], joint[-1] + linear.bias)
 
 
 class Bases(eqx.Module):
@@ -83,7 +85,8 @@ def fold(linear: Linear, basis: Basis, dense_sizes: Sequence[int] = ()) -> Folde
         raise ValueError(
             f"a Linear of {linear.weight.shape[0]} inputs cannot read {width} factored and {dense_sizes} dense"
         )
-    return FoldedLinear(Basis(basis.directions @ weight, basis.offset @ weight + linear.bias), tuple(blocks))
+    through = basis.through(eqx.tree_at(lambda layer: layer.weight, linear, weight))
+    return FoldedLinear(through, tuple(blocks))
 
 
 def join(linears: Iterable[Linear], hidden_size: int) -> Basis:
