@@ -10,6 +10,9 @@ import pytest
 
 from narkit.kernels import deferred_gradients, time_loop
 from narkit.kernels.deferred_gradients import ReversibleStep
+from narkit.kernels.fused.blank import Stack, blank_stacks
+
+from .emulation import COMPILER, emulated
 
 CAPACITY, BATCH, NODES, HIDDEN = 6, 3, 4, 5
 
@@ -60,6 +63,45 @@ def test_equals_scan(problem, largest_factor, monkeypatch):
         assert cast(Any, ours)._cache_size() == 1  # the number of steps is no part of the program
 
 
+@pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+@pytest.mark.parametrize("seeds", [None, 2])
+def test_equals_scan_beside_kernels(problem, seeds, monkeypatch):
+    """There stacks are not zero before they are written, and the products after the loop are cut into parts."""
+    monkeypatch.setattr(deferred_gradients, "SHORTEST_PART", 9)
+    problem = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), problem)
+    if seeds:
+        problem = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[::-1]]), problem)
+    in_seeds = partial(jax.vmap, in_axes=(0, 0, 0, 0, None)) if seeds else lambda function: function
+    with emulated():
+        assert deferred_gradients._parts(CAPACITY * BATCH * NODES, HIDDEN, HIDDEN) == 8
+        ours = jax.jit(in_seeds(jax.value_and_grad(with_time_loop, (0, 2))))
+        for num_steps in (1, CAPACITY - 1, CAPACITY):
+            have = ours(*problem, jnp.asarray(num_steps))
+            reference = jax.value_and_grad(partial(with_scan, num_steps=num_steps), (0, 2))
+            want = (jax.vmap(reference) if seeds else reference)(*problem)
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), have, want)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+@pytest.mark.parametrize("num_steps", [0, 2, CAPACITY])
+def test_new_stacks_are_zero_where_nothing_will_be_written(num_steps):
+    sizes = [((3, 4), np.float32), ((5,), np.int32), ((7,), np.int8), ((0, 2), np.float32), ((64, 33), np.float32)]
+    stacks = [Stack(shape, dtype) for shape, dtype in sizes]
+    made = lambda steps, beside: blank_stacks([*stacks, Stack((4,), np.float32, False)], steps, CAPACITY, beside)  # noqa: E731
+    with emulated():
+        alone = jax.jit(made)(jnp.asarray(num_steps, jnp.int32), jnp.zeros(2))
+        in_seeds = jax.jit(jax.vmap(made, in_axes=(None, 0)))(jnp.asarray(num_steps, jnp.int32), jnp.zeros((3, 2)))
+        steps = jnp.full(3, num_steps, jnp.int32)
+        one_by_one = jax.jit(jax.vmap(made))(steps, jnp.zeros((3, 2)))
+    for stack, single, several, own in zip(stacks, alone, in_seeds, one_by_one, strict=False):
+        for values in (single[None], several, own):
+            assert values.shape == (len(values), CAPACITY, *stack.shape) and values.dtype == stack.dtype
+            assert not np.asarray(values[:, num_steps:]).any()
+        # The emulation marks what was not written: the kernel writes no more than it has to.
+        assert (np.asarray(several[:, :num_steps]) == -1).all()
+    assert (np.asarray(alone[-1]) == -1).all()
+
+
 def test_a_vmapped_seed_equals_the_seed_alone(problem):
     params, data, hidden, weights = problem
     with jax.enable_x64(True):
@@ -89,4 +131,4 @@ def test_what_leaves_the_loop(problem):
         assert isinstance(backward, ReversibleStep)
         deferred = dict(zip(sorted(params), [d is not None for d in backward._deferred], strict=True))
         assert deferred == {"bias": False, "inner": True, "out": True}
-        assert len(backward.empty_kept(1)) == 1
+        assert len(backward.kept) == 1

@@ -8,6 +8,7 @@ cuts it there. Whatever it does not recognise is summed inside the loop, so it c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
 from narkit.kernels.fused import launch
+from narkit.kernels.fused.blank import Stack
 from narkit.kernels.stacks import Row, write_row
 
 LARGEST_FACTOR = 2**19
@@ -30,6 +32,11 @@ SAVED = "saved"
 """Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the way forth, not computed again."""
 
 STACKED = "stacked"
+
+TILES_PER_PRODUCT = 32
+"""Tiles of 128 x 128, times parts of the sum, that a product over time is cut into (per seed): see `_parts`."""
+
+SHORTEST_PART = 256  # rows
 
 # Linear maps of a single argument: applied to a sum they give the sum of what they give.
 _LINEAR = {"transpose", "reshape", "squeeze", "convert_element_type", "reduce_sum", "broadcast_in_dim", "neg", "slice"}
@@ -112,11 +119,16 @@ class ReversibleStep:
     def empty_sums(self) -> list[Array]:
         return [jnp.zeros(_shape(var), _aval(var).dtype) for var in self._summed]
 
-    def empty_kept(self, capacity: int) -> list[Array]:
-        return [jnp.zeros((capacity, *_shape(var)), _aval(var).dtype) for var in self._kept]
+    @property
+    def kept(self) -> list[Stack]:
+        """What the way forth writes for the way back."""
+        factors = {factor.var for deferred in self._deferred if deferred is not None for factor in deferred.factors}
+        return [Stack(_shape(var), _aval(var).dtype, zero_beyond=var in factors) for var in self._kept]
 
-    def empty_stacks(self, capacity: int) -> list[Array]:
-        return [jnp.zeros((capacity, *_shape(var)), _aval(var).dtype) for var in self._stacked]
+    @property
+    def stacked(self) -> list[Stack]:
+        """What the way back writes for later."""
+        return [Stack(_shape(var), _aval(var).dtype) for var in self._stacked]
 
     def finish(self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array]) -> PyTree:
         """The gradients of the parameters, from what the loops summed, stacked and kept (zero beyond the last step)."""
@@ -157,18 +169,45 @@ def _evaluate(deferred: _Deferred, stack_of: dict[Var, Array]) -> Array:
     if deferred.product is None:
         value = factors[0].sum(0)
     else:
-        params = deferred.product.params
-        (left, right), (batched_left, batched_right) = params["dimension_numbers"]
-        later = lambda axes: tuple(axis + 1 for axis in axes)  # noqa: E731
-        value = lax.dot_general(
-            *factors,
-            dimension_numbers=(((0, *later(left)), (0, *later(right))), (later(batched_left), later(batched_right))),
-            precision=params["precision"],
-            preferred_element_type=params["preferred_element_type"],
-        )
+        left, right = factors
+        value = _product_over_time(left, right, deferred.product.params)
     for eqn in deferred.maps:
         value = eqn.primitive.bind(value, **eqn.params)
     return value
+
+
+def _product_over_time(left: Array, right: Array, params: Mapping[str, Any]) -> Array:
+    """The sum over time of the products that `params` describes for a single step."""
+    (left_axes, right_axes), (batched_left, batched_right) = params["dimension_numbers"]
+    options = {"precision": params["precision"], "preferred_element_type": params["preferred_element_type"]}
+    first = range(len(left_axes))
+    if left_axes != right_axes or set(left_axes) != set(first) or batched_left:
+        later = lambda axes: tuple(axis + 1 for axis in axes)  # noqa: E731
+        contracted = ((0, *later(left_axes)), (0, *later(right_axes)))
+        batched = (later(batched_left), later(batched_right))
+        return lax.dot_general(left, right, dimension_numbers=(contracted, batched), **options)
+    # All that is summed over stands in front: as one axis, or XLA would transpose the stacks to make it one.
+    rows = math.prod(left.shape[: 1 + len(first)])
+    left, right = (x.reshape(rows, *x.shape[1 + len(first) :]) for x in (left, right))
+    parts = _parts(rows, math.prod(left.shape[1:]), math.prod(right.shape[1:]))
+    if parts == 1:
+        return lax.dot_general(left, right, dimension_numbers=(((0,), (0,)), ((), ())), **options)
+    left, right = (x.reshape(parts, rows // parts, *x.shape[1:]) for x in (left, right))
+    return lax.dot_general(left, right, dimension_numbers=(((1,), (1,)), ((0,), (0,))), **options).sum(0)
+
+
+def _parts(rows: int, *widths: int) -> int:
+    """Into how many parts a product over `rows` is cut, each of which a GPU's cores take on side by side.
+
+    The result of such a product is small: a core for each tile of it would leave most of a GPU idle for long.
+    """
+    if launch.mode() is not launch.Mode.FUSED:
+        return 1
+    tiles = math.prod(-(-width // 128) for width in widths)
+    parts = 1
+    while 2 * parts * tiles <= TILES_PER_PRODUCT and rows % (2 * parts) == 0 and rows // (2 * parts) >= SHORTEST_PART:
+        parts *= 2
+    return parts
 
 
 @dataclass(frozen=True)
@@ -259,6 +298,8 @@ def _interpret(
             body = eqn.params["jaxpr"]
             inner = dict(zip([*body.jaxpr.constvars, *body.jaxpr.invars], [*body.consts, *arguments], strict=True))
             results = _interpret(body.jaxpr.eqns, body.jaxpr.outvars, inner)
+        elif eqn.primitive.name == "reshape" and _shape(eqn.invars[0]) == _shape(eqn.outvars[0]):
+            results = arguments  # JAX 0.11 has such, each of which would be another value to stack
         else:
             results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
             results = results if eqn.primitive.multiple_results else [results]

@@ -20,6 +20,7 @@ from jax import lax
 from jaxtyping import Array, Int, PyTree
 
 from narkit.kernels.deferred_gradients import ReversibleStep
+from narkit.kernels.fused.blank import Stack, blank_stacks
 from narkit.kernels.stacks import read_row, write_row
 
 Step = Callable[[PyTree, PyTree, Array, PyTree], tuple[PyTree, PyTree]]
@@ -71,14 +72,16 @@ def _forward(step, params, data, carry, num_steps, capacity):
         carry, y, kept = reversible.forth(params, data, t, carry, kept)
         return carry, _write(ys, t, y), kept
 
-    start = (carry, _blank(blank_y, capacity), reversible.empty_kept(capacity))
-    last, ys, kept = lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
+    num_steps = num_steps.astype(jnp.int32)
+    of_ys = [Stack(y.shape, y.dtype) for y in jax.tree.leaves(blank_y)]
+    blank = blank_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
+    start = (carry, jax.tree.unflatten(jax.tree.structure(blank_y), blank[: len(of_ys)]), blank[len(of_ys) :])
+    last, ys, kept = lax.fori_loop(_ZERO, num_steps, body, start)
     return (last, ys), (params, data, kept, jax.tree.map(jnp.zeros_like, carry), num_steps)
 
 
 def _backward(step, capacity, residuals, cotangents):
     params, data, kept, blank, num_steps = residuals
-    num_steps = num_steps.astype(jnp.int32)
     d_carry, d_ys = cotangents
     reversible, _ = _reversible(step, params, data, blank)
 
@@ -89,7 +92,11 @@ def _backward(step, capacity, residuals, cotangents):
         sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
         return d_carry, sums, stacks
 
-    start = (d_carry, reversible.empty_sums(), reversible.empty_stacks(capacity))
+    start = (
+        d_carry,
+        reversible.empty_sums(),
+        blank_stacks(reversible.stacked, num_steps, capacity, (params, data, blank)),
+    )
     d_carry, sums, stacks = lax.fori_loop(_ZERO, num_steps, body, start)
     return reversible.finish(sums, stacks, kept), None, d_carry, None
 

@@ -93,7 +93,7 @@ class Kernel:
 
     source: str
     name: str
-    macros: tuple[tuple[str, int | float], ...]
+    macros: tuple[tuple[str, int | float | str], ...]
     grid: tuple[int, int]  # per seed
     shared_bytes: int
     rows_read: tuple[tuple[int, str], ...] = ()  # operands that may be rows of stacks over time, and the macros for it
@@ -159,7 +159,7 @@ def run_on_rows(
     return [Row(result, t, is_new=True) if i in written else result for i, result in enumerate(results)]
 
 
-def _literal(value: int | float) -> str:
+def _literal(value: int | float | str) -> str:
     return f"{value!r}f" if isinstance(value, float) else str(value)
 
 
