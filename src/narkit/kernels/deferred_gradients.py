@@ -8,6 +8,7 @@ cuts it there. Whatever it does not recognise is summed inside the loop, so it c
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -204,10 +205,9 @@ def _parts(rows: int, *widths: int) -> int:
     if launch.mode() is not launch.Mode.FUSED:
         return 1
     tiles = math.prod(-(-width // 128) for width in widths)
-    parts = 1
-    while 2 * parts * tiles <= TILES_PER_PRODUCT and rows % (2 * parts) == 0 and rows // (2 * parts) >= SHORTEST_PART:
-        parts *= 2
-    return parts
+    most = min(TILES_PER_PRODUCT // max(1, tiles), rows // SHORTEST_PART)
+    # Parts of other lengths than a multiple of eight rows would be copied, to fill them up.
+    return max((parts for parts in range(1, most + 1) if rows % (8 * parts) == 0), default=1)
 
 
 @dataclass(frozen=True)
@@ -300,6 +300,11 @@ def _interpret(
             results = _interpret(body.jaxpr.eqns, body.jaxpr.outvars, inner)
         elif eqn.primitive.name == "reshape" and _shape(eqn.invars[0]) == _shape(eqn.outvars[0]):
             results = arguments  # JAX 0.11 has such, each of which would be another value to stack
+        elif eqn.primitive.name == "split":  # as slices, which are linear maps with a single result
+            sizes, axis = eqn.params["sizes"], eqn.params["axis"]
+            ends = list(itertools.accumulate(sizes))
+            cut = zip(sizes, ends, strict=True)
+            results = [lax.slice_in_dim(arguments[0], end - size, end, axis=axis) for size, end in cut]
         else:
             results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
             results = results if eqn.primitive.multiple_results else [results]

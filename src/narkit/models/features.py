@@ -33,7 +33,7 @@ class Basis(eqx.Module):
 
     def __call__(self, scalars: Float[Array, "*axes scalar"]) -> Float[Array, "*axes hidden"]:
         """The features themselves."""
-        return narrow_product(scalars, self.directions) + self.offset
+        return narrow_product(scalars, self.directions, self.offset)
 
     def through(self, linear: Linear) -> Basis:
         """The basis of a Linear of these features."""

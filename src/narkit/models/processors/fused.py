@@ -102,8 +102,11 @@ class FusedGatedStep(BoundProcessor):
     def batched(
         self, scalars: Scalars, adjacency: Array, hidden: Float[Array, "batch node hidden"]
     ) -> Float[Array, "batch node hidden"]:
-        of_graph = narrow_product(scalars.graph, self.graph.directions) + self.graph.offset
-        terms = hidden @ self.from_hidden + narrow_product(scalars.node, self.node_directions) + of_graph[:, None]
+        # The graph's scalars as scalars of every node: one product with the cotangents of all terms, not two and a sum.
+        of_graph = jnp.broadcast_to(scalars.graph[:, None], (*hidden.shape[:-1], scalars.graph.shape[-1]))
+        given = jnp.concatenate([scalars.node, of_graph], axis=-1)
+        directions = jnp.concatenate([self.node_directions, self.graph.directions])
+        terms = hidden @ self.from_hidden + narrow_product(given, directions, self.graph.offset)
         edges = scalars.edge
         if edges.shape[-1] == 0:
             edges = jnp.zeros((*edges.shape[:-1], 1))
