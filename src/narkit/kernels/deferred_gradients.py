@@ -206,8 +206,8 @@ class _Program:
     ) -> list[Any]:
         """Runs the program at step t.
 
-        `known` values take the place of arguments, and of operations that are no longer there. Kernels that make a
-        value with one of the `stacks` write it there.
+        `known` values take the place of arguments, and of operations that are no longer there. Values with one of the
+        `stacks` are written there, by the kernels that make them if they can.
         """
         values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
         named = {eqn.outvars[0]: eqn.invars[0] for eqn in self.operations if eqn.primitive.name == "name"}
@@ -240,7 +240,7 @@ def _interpret(
     written: Mapping[Any, Array] | None = None,
     t: Array | None = None,
 ) -> list[Any]:
-    """Runs operations. Values may be rows of stacks; kernels write those with a stack in `written` at row t of it."""
+    """Runs operations. Values may be rows of stacks; those with a stack in `written` are written to row t of it."""
 
     def read(var: Any) -> Any:
         return var.val if isinstance(var, Literal) else values[var]
@@ -251,14 +251,22 @@ def _interpret(
             stacks = {i: written[var] for i, var in enumerate(eqn.outvars) if var in written} if written else {}
             values.update(zip(eqn.outvars, launch.run_on_rows(arguments, stacks, t, **eqn.params), strict=True))
             continue
-        if eqn.primitive.name == "name" and isinstance(arguments[0], Row):
-            values[eqn.outvars[0]] = arguments[0]
-            continue
+        if eqn.primitive.name == "name":
+            value, stack = arguments[0], written.get(eqn.invars[0]) if written else None
+            if stack is not None and not (isinstance(value, Row) and value.is_new):
+                # Written before it is read, so that kernels read it there and it need not be anywhere else.
+                assert t is not None
+                value = Row(write_row(stack, value_of(value), t), t, is_new=True, known=value_of(value))
+            if isinstance(value, Row):
+                values[eqn.outvars[0]] = value
+                continue
         arguments = [value_of(argument) for argument in arguments]
         if eqn.primitive.name in ("jit", "pjit"):
             body = eqn.params["jaxpr"]
             inner = dict(zip([*body.jaxpr.constvars, *body.jaxpr.invars], [*body.consts, *arguments], strict=True))
             results = _interpret(body.jaxpr.eqns, body.jaxpr.outvars, inner)
+        elif eqn.primitive.name == "reshape" and arguments[0].shape == _shape(eqn.outvars[0]):
+            results = arguments  # one value under two names would be stacked twice
         else:
             results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
             results = results if eqn.primitive.multiple_results else [results]

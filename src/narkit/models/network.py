@@ -19,6 +19,7 @@ from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
+from narkit.kernels.shared_product import merge, shared_product
 from narkit.kernels.time_loop import time_loop
 from narkit.models import predictions
 from narkit.models.decoders import BoundDecoders, Decoders
@@ -167,12 +168,15 @@ class Reasoner(eqx.Module):
         spec = ALGORITHMS[algorithm].transformed_spec
         encoders = self.encoders[algorithm]
         bases = encoders.bases(spec)
+        processor = self.processor.bind(bases)
+        hint_decoders = self.hint_decoders[algorithm].bind(spec, bases)
         return BoundReasoner(
             algorithm=algorithm,
             encoded=tuple(encoders.linears),
-            processor=self.processor.bind(bases),
+            processor=processor,
             output_decoders=self.output_decoders[algorithm].bind(spec, bases),
-            hint_decoders=self.hint_decoders[algorithm].bind(spec, bases),
+            hint_decoders=hint_decoders,
+            on_hidden=merge(processor.hidden_weights, hint_decoders.hidden_weights),
         )
 
 
@@ -204,6 +208,7 @@ class BoundReasoner(eqx.Module):
     processor: BoundProcessor
     output_decoders: BoundDecoders
     hint_decoders: BoundDecoders
+    on_hidden: Float[Array, "hidden _"] | None  # what processor and hint decoders multiply hidden states with, merged
 
     @property
     def spec(self) -> Spec:
@@ -215,9 +220,13 @@ class BoundReasoner(eqx.Module):
         encoded = {name: values[name] for name in self.encoded}
         scalars = jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
         connected = jax.vmap(lambda sample: adjacency(self.spec, sample, num_nodes))(encoded)
-        next_hidden = self.processor.batched(scalars, connected, hidden)
+        to_processor, to_decoders = None, None
+        if self.on_hidden is not None:
+            weights = (self.processor.hidden_weights, self.hint_decoders.hidden_weights)
+            to_processor, to_decoders = shared_product(hidden, weights, self.on_hidden)
+        next_hidden = self.processor.batched(scalars, connected, hidden, to_processor)
         latents = jax.vmap(self.processor.edge_latents)(scalars, hidden)
-        logits = self.hint_decoders(scalars, hidden, next_hidden, latents)
+        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders)
         return LastStep(scalars, hidden, next_hidden), logits
 
     def outputs(self, last: LastStep) -> dict[str, Array]:

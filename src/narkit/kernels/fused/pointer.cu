@@ -9,6 +9,9 @@
 #define PART (H / 32)    // features per lane
 #define SMALL (P + 3)    // rows of small gradients: D, c, w, and the bias in front of zeros
 
+#ifndef TIMED_nodes
+#define TIMED_nodes 0
+#endif
 #ifndef TIMED_small
 #define TIMED_small 0
 #endif
@@ -102,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
   const int mine = blockIdx.x % BLOCKS * WARPS + threadIdx.x / 32;
   if (mine >= N) return;
   const long long index = (long long)seed * SAMPLES + sample;
-  nodes += index * N * WIDTH;
+  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
   edges += index * N * N * EDGE_SIZE;
   d_logits += index * N * N;
   d_edges += index * N * N * EDGE_SIZE;

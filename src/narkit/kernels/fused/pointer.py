@@ -52,7 +52,7 @@ def _kernel(name: str, nodes: Array, edges: Array, dense: bool, columns: tuple[i
         "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
         "FIRST": columns[0], "SECOND": columns[1],
     }  # fmt: skip
-    rows = ((), ((3, "TIMED_small"),)) if passes == 2 else ()
+    rows = (((0, "TIMED_nodes"),), ((3, "TIMED_small"),)) if passes == 2 else ()
     return Kernel("pointer.cu", name, tuple(macros.items()), (samples * -(-n // WARPS), passes), 0, *rows)
 
 

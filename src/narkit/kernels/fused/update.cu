@@ -12,6 +12,9 @@
 #define WIDE (16 * WIDE_STRIDE)
 #define EPSILON 1e-5f
 
+#ifndef TIMED_terms
+#define TIMED_terms 0
+#endif
 #ifndef TIMED_message
 #define TIMED_message 0
 #endif
@@ -84,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
   float *rectified = (float*)(gate_input + TILE), *normal = rectified + WIDE, *spread = normal + WIDE;
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
-  terms += seed * NODES * TERMS;
+  terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
   weights += seed * 2 * FRAGMENTS;
   gate += seed * FRAGMENTS;
@@ -119,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_backward(
   float* spread = d_update + WIDE;
   const int seed = blockIdx.z, first = blockIdx.x * 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
-  terms += seed * NODES * TERMS;
+  terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
   weights += seed * 2 * FRAGMENTS;
   gate += seed * FRAGMENTS;

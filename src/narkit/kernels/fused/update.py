@@ -22,7 +22,7 @@ from narkit.kernels.fused.messages import TILE_STRIDE, WIDE_STRIDE
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
-ROWS_READ = ((0, "TIMED_message"), (2, "TIMED_hidden"))
+ROWS_READ = ((0, "TIMED_message"), (1, "TIMED_terms"), (2, "TIMED_hidden"))
 """Operands that may be rows of stacks over time."""
 
 
