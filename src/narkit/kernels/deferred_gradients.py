@@ -8,6 +8,7 @@ cuts it there. Whatever it does not recognise is summed inside the loop, so it c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,18 +61,28 @@ class _Factor:
 class ReversibleStep:
     """One step forth and back, made from its pull-back.
 
-    `pull_back(params, data, t, carry, d_carry, d_y)` gives the next carry, y, d_carry and d_params. Forth, a step gives
-    the next carry and y, and adds a row to what is kept for the way back; back, it gives d_carry and the gradients to
-    sum, and adds a row to the factors that are stacked. Kernels write their rows, and read them, where they are.
+    `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forth, a
+    step gives the next carry and y, and adds a row to what is kept: z, and what the way back reads; back, it gives
+    d_carry and the gradients to sum, and adds a row to the factors that are stacked. Kernels write their rows, and read
+    them, where they are.
     """
 
-    def __init__(self, pull_back: Callable, params: PyTree, data: PyTree, t: ArrayLike, carry: PyTree, d_y: PyTree):
-        program = _trace(pull_back, params, data, t, carry, carry, d_y)
-        self._params, self._carry, self._y = (jax.tree.structure(tree) for tree in (params, carry, d_y))
+    def __init__(
+        self,
+        pull_back: Callable,
+        params: PyTree,
+        data: PyTree,
+        t: ArrayLike,
+        carry: PyTree,
+        d_y: PyTree,
+        d_z: PyTree,
+    ):
+        program = _trace(pull_back, params, data, t, carry, carry, d_y, d_z)
+        self._params, self._carry, self._y, self._z = map(jax.tree.structure, (params, carry, d_y, d_z))
         self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
-        num_carry, num_y = self._carry.num_leaves, self._y.num_leaves
-        results = program.outputs[: num_carry + num_y]
-        d_carry, gradients = program.outputs[num_carry + num_y :][:num_carry], program.outputs[2 * num_carry + num_y :]
+        num_carry = self._carry.num_leaves
+        sizes = (num_carry, self._y.num_leaves, self._z.num_leaves, num_carry)
+        next_carry, y, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
         named = _named(program, SAVED)
         self._deferred = _find_deferred(program, gradients)
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
@@ -79,10 +90,11 @@ class ReversibleStep:
         carried = program.inputs[self._num_forth - num_carry : self._num_forth]
         back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
         # What the way back reads of the way forth is kept; factors among it need not be stacked once more.
-        self._kept = [var for var in (*carried, *named) if var in back.variables]
+        wanted = back.variables | set(self._z_vars)
+        self._kept = list(dict.fromkeys(var for var in (*carried, *named, *self._z_vars) if var in wanted))
         self._stacked = [var for var in factors if var not in set(self._kept)]
         self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
-        self._forth = program.for_outputs([*results, *self._kept])
+        self._forth = program.for_outputs([*next_carry, *y, *self._kept])
 
     def forth(self, params, data, t, carry, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
         stacks = dict(zip(self._kept, kept, strict=True))
@@ -94,13 +106,18 @@ class ReversibleStep:
             _with_rows(kept, results[carries + ys :], t),
         )
 
+    def kept_z(self, kept: Sequence[Array]) -> PyTree:
+        """The stacks of z."""
+        stack_of = dict(zip(self._kept, kept, strict=True))
+        return jax.tree.unflatten(self._z, [stack_of[var] for var in self._z_vars])
+
     def back(
-        self, params, data, t, kept: Sequence[Array], d_carry, d_y, stacks: Sequence[Array]
+        self, params, data, t, kept: Sequence[Array], d_carry, d_y, d_z, stacks: Sequence[Array]
     ) -> tuple[PyTree, list[Array], list[Array]]:
         before = jax.tree.leaves((params, data, t))
         unread = [None] * self._carry.num_leaves
         known = {var: Row(stack, t) for var, stack in zip(self._kept, kept, strict=True)}
-        arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y))]
+        arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y, d_z))]
         results = self._back.run(arguments, t, known, dict(zip(self._stacked, stacks, strict=True)))
         carries, sums = self._carry.num_leaves, len(self._summed)
         return (
@@ -126,6 +143,12 @@ class ReversibleStep:
             next(remaining) if deferred is None else _evaluate(deferred, stack_of) for deferred in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
+
+
+def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    """Values in parts of the given sizes, and the remaining ones."""
+    ends = [0, *itertools.accumulate(sizes), len(values)]
+    return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def value_of(value: Any) -> Any:

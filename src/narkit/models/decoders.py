@@ -21,7 +21,6 @@ from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs
 from narkit.spec import Kind, Location, Probe, Spec
 
-
 ALIGNMENT = 8
 """Products with so many columns, or a multiple, take a GPU's library half the time of those with one more."""
 
