@@ -82,8 +82,9 @@ class ReversibleStep:
         self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
         num_carry = self._carry.num_leaves
         sizes = (num_carry, self._y.num_leaves, self._z.num_leaves, num_carry)
-        next_carry, y, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
+        next_carry, self._y_vars, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
         named = _named(program, SAVED)
+        self._written_y = _made_by_kernels(program, self._y_vars)
         self._deferred = _find_deferred(program, gradients)
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
@@ -94,16 +95,19 @@ class ReversibleStep:
         self._kept = list(dict.fromkeys(var for var in (*carried, *named, *self._z_vars) if var in wanted))
         self._stacked = [var for var in factors if var not in set(self._kept)]
         self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
-        self._forth = program.for_outputs([*next_carry, *y, *self._kept])
+        self._forth = program.for_outputs([*next_carry, *self._y_vars, *self._kept])
 
-    def forth(self, params, data, t, carry, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
+    def forth(self, params, data, t, carry, ys: PyTree, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
+        y_stacks = jax.tree.leaves(ys)
         stacks = dict(zip(self._kept, kept, strict=True))
+        stacks |= {var: stack for var, stack in zip(self._y_vars, y_stacks, strict=True) if var in self._written_y}
         results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, stacks=stacks)
-        carries, ys = self._carry.num_leaves, self._y.num_leaves
+        next_carry, y, rows = _split(results, (self._carry.num_leaves, len(y_stacks)))
+        y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_vars, y, strict=True)]
         return (
-            jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
-            jax.tree.unflatten(self._y, [value_of(result) for result in results[carries : carries + ys]]),
-            _with_rows(kept, results[carries + ys :], t),
+            jax.tree.unflatten(self._carry, [value_of(result) for result in next_carry]),
+            jax.tree.unflatten(self._y, _with_rows(y_stacks, y, t)),
+            _with_rows(kept, rows, t),
         )
 
     def kept_z(self, kept: Sequence[Array]) -> PyTree:
@@ -234,13 +238,20 @@ class _Program:
         """
         values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
         named = {eqn.outvars[0]: eqn.invars[0] for eqn in self.operations if eqn.primitive.name == "name"}
-        written = {named[var]: stack for var, stack in (stacks or {}).items() if var in named}
+        written = {named.get(var, var): stack for var, stack in (stacks or {}).items()}
         return _interpret(self.operations, self.outputs, values, written, t)
 
 
 def _named(program: _Program, name: str) -> list[Var]:
     """The values that bear a name."""
     return [eqn.outvars[0] for eqn in program.operations if eqn.primitive.name == "name" and eqn.params["name"] == name]
+
+
+def _made_by_kernels(program: _Program, variables: Sequence[Any]) -> set[Var]:
+    """Those of the variables that come out of a kernel, once, and under no name."""
+    made = {var for eqn in program.operations if eqn.primitive is launch.primitive for var in eqn.outvars}
+    named = {eqn.invars[0] for eqn in program.operations if eqn.primitive.name == "name"}
+    return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
 
 
 def _trace(function: Callable, *arguments: PyTree) -> _Program:

@@ -77,8 +77,7 @@ def _forward(step, params, data, carry, num_steps, capacity, last):
     def body(t, state):
         carry, ys, kept = state
         t = t.astype(jnp.int32)  # as traced
-        carry, y, kept = reversible.forth(params, data, t, carry, kept)
-        return carry, _write(ys, t, y), kept
+        return reversible.forth(params, data, t, carry, ys, kept)
 
     start = (carry, _blank(blank_y, capacity), reversible.empty_kept(capacity))
     carry, ys, kept = lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)

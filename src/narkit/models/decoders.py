@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from narkit.kernels import triplets
 from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
-from narkit.kernels.fused.pointer import PointerWeights, pointer_logits
+from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
 from narkit.kernels.fused.weights import HIDDEN_SIZE
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs
@@ -154,10 +154,12 @@ class BoundDecoders(eqx.Module):
         next_hidden: Float[Array, "batch node hidden"],
         edge_latents: Float[Array, "batch node node latent"] | None,
         from_hidden: Float[Array, "batch node _"] | None = None,
+        softened: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """The logits of every decoded probe for a batch at one step.
 
-        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already.
+        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already. Softmaxes
+        that cost nothing more are put into `softened`.
         """
         all_nodes = self.on_nodes(scalars.node, hidden, next_hidden, product=from_hidden)
         if any(score is not None and is_fused(score) for score in self.scores):
@@ -175,7 +177,11 @@ class BoundDecoders(eqx.Module):
             graph = [linear(pooled) + next(from_graph) for linear in on_pooled]
             if probe.location is Location.NODE and score is not None and is_fused(score):
                 columns = self.on_nodes.starts[at : at + 2]
-                logits[name] = _fused_pointer(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
+                arguments = _pointer_arguments(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
+                if softened is not None and probe.kind is Kind.POINTER:
+                    logits[name], softened[name] = pointer_logits_and_softmax(*arguments)
+                else:
+                    logits[name] = pointer_logits(*arguments)
             else:
                 edges = [linear(scalars.edge, *latents) for linear in on_edges]
                 put_together = functools.partial(_logits, probe, score=score)
@@ -189,15 +195,15 @@ def is_fused(score: Linear) -> bool:
     return score.weight.shape[0] == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED
 
 
-def _fused_pointer(
+def _pointer_arguments(
     nodes: Array, columns: Sequence[int], scalars: Array, latents: Sequence[Array], on_edge: FoldedLinear, score: Linear
-) -> Array:
+) -> tuple[Array, int, int, Array, PointerWeights]:
     basis = on_edge.basis
     if latents:  # edges that are no sum of few directions
         edges, weights = on_edge(scalars, *latents), PointerWeights(None, score.weight[:, 0], score.bias)
     else:
         edges, weights = scalars, PointerWeights((basis.directions, basis.offset), score.weight[:, 0], score.bias)
-    return pointer_logits(nodes, columns[0], columns[1], edges, weights)
+    return nodes, columns[0], columns[1], edges, weights
 
 
 def _logits(probe: Probe, nodes: list[Array], edges: list[Array], graph: list[Array], score: Linear | None) -> Array:

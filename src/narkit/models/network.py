@@ -219,8 +219,13 @@ class BoundReasoner(eqx.Module):
         encoded = {name: values[name] for name in self.encoded}
         return jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
 
-    def step(self, values: Values, hidden: Float[Array, "batch node hidden"]) -> tuple[Array, dict[str, Array]]:
-        """One step for a batch: the next hidden states, and the logits of the next hints."""
+    def step(
+        self,
+        values: Values,
+        hidden: Float[Array, "batch node hidden"],
+        softened: dict[str, Array] | None = None,
+    ) -> tuple[Array, dict[str, Array]]:
+        """One step for a batch: the next hidden states, and the logits of the next hints; `softened` as for decoders."""
         num_nodes = hidden.shape[1]
         encoded = {name: values[name] for name in self.encoded}
         scalars = self.scalars(values, num_nodes)
@@ -231,7 +236,7 @@ class BoundReasoner(eqx.Module):
             to_processor, to_decoders = shared_product(hidden, weights, self.on_hidden)
         next_hidden = self.processor.batched(scalars, connected, hidden, to_processor)
         latents = jax.vmap(self.processor.edge_latents)(scalars, hidden)
-        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders)
+        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, softened)
         return next_hidden, logits
 
     def outputs(self, inputs: Values, last: LastStep) -> dict[str, Array]:
@@ -276,8 +281,10 @@ def unroll(
 
     def step(network, data, i, carry):
         hidden, hints = carry
-        next_hidden, logits = network.step({**data["inputs"], **hints}, hidden)
-        return (next_hidden, next_hints(data, i, logits)), kept(data, i, logits), LastStep(hints, hidden, next_hidden)
+        softened: dict[str, Array] | None = {} if feeds_back and not hard else None
+        next_hidden, logits = network.step({**data["inputs"], **hints}, hidden, softened)
+        after = (next_hidden, next_hints(data, i, logits, softened or {}))
+        return after, kept(data, i, logits), LastStep(hints, hidden, next_hidden)
 
     def kept(data, i, logits):
         if callable(keep_hints):
@@ -285,11 +292,11 @@ def unroll(
             return keep_hints(logits, truth, data["lengths"] > i + 1)
         return logits if keep_hints else {}
 
-    def next_hints(data, i, logits):
+    def next_hints(data, i, logits, softened):
         if not feeds_back:
             return {}
         revise = predictions.harden if hard else predictions.soften
-        hints = {name: revise(spec[name], values) for name, values in logits.items()}
+        hints = softened | {name: revise(spec[name], values) for name, values in logits.items() if name not in softened}
         if forcing == 0.0:
             return hints
         truth = {name: as_value(spec[name], values[i + 1], num_nodes) for name, values in data["hints"].items()}

@@ -55,7 +55,7 @@ def forward(
     weights: UpdateWeights,
 ) -> Float[Array, "sample node hidden"]:
     """The next hidden state. The last two terms of `terms` are from_node and from_gate; the others are not read."""
-    kernel = _kernel("update_forward", message, terms, 2, 2, (ROWS_READ,))
+    kernel = _kernel("update_forward", message, terms, 2, 2, (ROWS_READ, ((0, "TIMED_result"),), (0,)))
     operands = (message, terms, hidden, *weights.fragments, weights.vectors)
     return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
 
