@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from narkit.kernels.fused.pointer import PointerWeights, pointer_logits
+from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
 from .plain_step import difference
@@ -42,27 +42,36 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
     folded = None if num_scalars is None else (normal(num_scalars, H), normal(H))
     edges = normal(samples, num_nodes, num_nodes, H if num_scalars is None else num_scalars)
     arguments = (normal(samples, num_nodes, WIDTH), edges, PointerWeights(folded, normal(H), normal(1)))
-    cotangent = normal(samples, num_nodes, num_nodes)
+    cotangent = (normal(samples, num_nodes, num_nodes), normal(samples, num_nodes, num_nodes))
 
-    def ours(nodes: Array, edges: Array, weights: PointerWeights) -> Array:
+    def logits_only(nodes, edges, weights):
         return pointer_logits(nodes, FIRST, SECOND, edges, weights)
 
-    assert_equal(ours, plain, arguments, cotangent, device, OF_GRADIENTS)
+    def logits_and_softmax(nodes, edges, weights):
+        return pointer_logits_and_softmax(nodes, FIRST, SECOND, edges, weights)
+
+    def plain_logits_and_softmax(*arguments):
+        logits = plain(*arguments)
+        return logits, jax.nn.softmax(logits)
+
+    assert_equal(logits_only, plain, arguments, cotangent[0], device, OF_GRADIENTS)
+    assert_equal(logits_and_softmax, plain_logits_and_softmax, arguments, cotangent, device, OF_GRADIENTS)
 
 
-def assert_equal(ours: Any, plain: Any, arguments: Any, cotangent: Array, device: Any, of_gradients: float) -> None:
-    """Logits and gradients of two functions over seeds, of which the second runs on a device."""
+def assert_equal(ours: Any, plain: Any, arguments: Any, cotangent: Any, device: Any, of_gradients: float) -> None:
+    """Results and gradients of two functions over seeds, of which the second runs on a device."""
 
     def with_gradients(function):
         def run(arguments, cotangent):
-            logits, pull_back = jax.vjp(function, *arguments)
-            return logits, pull_back(cotangent)
+            results, pull_back = jax.vjp(function, *arguments)
+            return results, pull_back(cotangent)
 
         return jax.jit(jax.vmap(run))
 
     with jax.default_matmul_precision("highest"):
         have = with_gradients(ours)(arguments, cotangent)
         expected = with_gradients(plain)(*jax.device_put((arguments, cotangent), device))
-    assert difference(have[0], expected[0]) < TOLERANCE
+    for result, want in zip(jax.tree.leaves(have[0]), jax.tree.leaves(expected[0]), strict=True):
+        assert difference(result, want) < TOLERANCE
     for gradient, want in zip(jax.tree.leaves(have[1]), jax.tree.leaves(expected[1]), strict=True):
         assert difference(gradient, want) < of_gradients

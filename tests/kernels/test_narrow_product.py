@@ -14,15 +14,17 @@ from narkit.kernels.narrow_product import narrow_product
 @pytest.mark.parametrize("num_scalars", [0, 1, 3])
 @pytest.mark.parametrize("largest_factor", [0, 2**19], ids=["summed", "one product"])
 @pytest.mark.parametrize("mode", list(launch.Mode))
-def test_equals_product(mode, largest_factor, num_scalars, axes, monkeypatch):
+@pytest.mark.parametrize("has_offset", [True, False], ids=["offset", "no offset"])
+def test_equals_product(has_offset, mode, largest_factor, num_scalars, axes, monkeypatch):
     monkeypatch.setattr(module, "LARGEST_FACTOR", largest_factor)
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
-        scalars, directions = jnp.asarray(rng.normal(size=(*axes, num_scalars))), rng.normal(size=(num_scalars, 5))
+        shapes = [(*axes, num_scalars), (num_scalars, 5), (5,)][: 3 if has_offset else 2]
+        operands = [jnp.asarray(rng.normal(size=shape)) for shape in shapes]
         cotangent = jnp.asarray(rng.normal(size=(*axes, 5)))
-        expected, pull_back = jax.vjp(jnp.matmul, scalars, jnp.asarray(directions))
+        expected, pull_back = jax.vjp(lambda s, d, offset=0.0: s @ d + offset, *operands)
         with launch.use(mode):
-            result, our_pull_back = jax.vjp(narrow_product, scalars, jnp.asarray(directions))
+            result, our_pull_back = jax.vjp(narrow_product, *operands)
             ours = (result, *our_pull_back(cotangent))
         assert all(leaf.dtype == "float64" for leaf in ours)
         for have, want in zip(ours, (expected, *pull_back(cotangent)), strict=True):

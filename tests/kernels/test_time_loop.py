@@ -10,8 +10,12 @@ import pytest
 
 from narkit.kernels import deferred_gradients, time_loop
 from narkit.kernels.deferred_gradients import ReversibleStep
+from narkit.kernels.fused.blank import Stack, blank_stacks
+
+from .emulation import COMPILER, emulated
 
 CAPACITY, BATCH, NODES, HIDDEN = 6, 3, 4, 5
+LAST = np.array([0, 5, 3])  # the steps of which samples give out what they have
 
 
 def step(params, data, t, carry):
@@ -19,7 +23,8 @@ def step(params, data, t, carry):
     hidden, first = carry
     inner = jax.nn.relu(jnp.einsum("bnh,hk->bnk", hidden, params["inner"]))
     out = jnp.tanh(inner + params["bias"] + data["x"][t])
-    return (out + 0.1 * hidden, jnp.where(t > 1, first, hidden)), {"y": out @ params["out"], "t": t * jnp.ones(())}
+    y = {"y": out @ params["out"], "t": t * jnp.ones(())}
+    return (out + 0.1 * hidden, jnp.where(t > 1, first, hidden)), y, (hidden, 2.0 * out)
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +43,23 @@ def problem():
 
 
 def with_scan(params, data, hidden, weights, num_steps):
-    carry, ys = jax.lax.scan(lambda c, t: step(params, data, t, c), (hidden, hidden), jnp.arange(num_steps))
-    return jnp.sum(ys["y"] * weights[:num_steps]) + jnp.sum(carry[0] ** 2) + jnp.sum(carry[1] ** 3)
+    def body(carry, t):
+        carry, *rest = step(params, data, t, carry)
+        return carry, rest
+
+    carry, (ys, zs) = jax.lax.scan(body, (hidden, hidden), jnp.arange(num_steps))
+    own = (jnp.minimum(LAST, num_steps - 1), jnp.arange(BATCH))
+    return jnp.sum(ys["y"] * weights[:num_steps]) + loss_of(carry) + loss_of([z[own] for z in zs])
+
+
+def loss_of(values):
+    return jnp.sum(values[0] ** 2) + jnp.sum(values[1] ** 3)
 
 
 def with_time_loop(params, data, hidden, weights, num_steps):
-    carry, ys = time_loop.time_loop(step, params, data, (hidden, hidden), num_steps, CAPACITY)
-    return jnp.sum(ys["y"] * weights) + jnp.sum(carry[0] ** 2) + jnp.sum(carry[1] ** 3)
+    last = jnp.minimum(LAST, num_steps - 1)
+    carry, ys, zs = time_loop.time_loop(step, params, data, (hidden, hidden), num_steps, CAPACITY, last)
+    return jnp.sum(ys["y"] * weights) + loss_of(carry) + loss_of(zs)
 
 
 @pytest.mark.parametrize("largest_factor", [0, 2**19], ids=["all summed inside", "small ones deferred"])
@@ -60,6 +75,45 @@ def test_equals_scan(problem, largest_factor, monkeypatch):
         assert cast(Any, ours)._cache_size() == 1  # the number of steps is no part of the program
 
 
+@pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+@pytest.mark.parametrize("seeds", [None, 2])
+def test_equals_scan_beside_kernels(problem, seeds, monkeypatch):
+    """There stacks are not zero before they are written, and the products after the loop are cut into parts."""
+    monkeypatch.setattr(deferred_gradients, "SHORTEST_PART", 9)
+    problem = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), problem)
+    if seeds:
+        problem = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[::-1]]), problem)
+    in_seeds = partial(jax.vmap, in_axes=(0, 0, 0, 0, None)) if seeds else lambda function: function
+    with emulated():
+        assert deferred_gradients._parts(CAPACITY * BATCH * NODES, HIDDEN, HIDDEN) == 3
+        ours = jax.jit(in_seeds(jax.value_and_grad(with_time_loop, (0, 2))))
+        for num_steps in (1, CAPACITY - 1, CAPACITY):
+            have = ours(*problem, jnp.asarray(num_steps))
+            reference = jax.value_and_grad(partial(with_scan, num_steps=num_steps), (0, 2))
+            want = (jax.vmap(reference) if seeds else reference)(*problem)
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), have, want)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+@pytest.mark.parametrize("num_steps", [0, 2, CAPACITY])
+def test_new_stacks_are_zero_where_nothing_will_be_written(num_steps):
+    sizes = [((3, 4), np.float32), ((5,), np.int32), ((7,), np.int8), ((0, 2), np.float32), ((64, 33), np.float32)]
+    stacks = [Stack(shape, dtype) for shape, dtype in sizes]
+    made = lambda steps, beside: blank_stacks([*stacks, Stack((4,), np.float32, False)], steps, CAPACITY, beside)  # noqa: E731
+    with emulated():
+        alone = jax.jit(made)(jnp.asarray(num_steps, jnp.int32), jnp.zeros(2))
+        in_seeds = jax.jit(jax.vmap(made, in_axes=(None, 0)))(jnp.asarray(num_steps, jnp.int32), jnp.zeros((3, 2)))
+        steps = jnp.full(3, num_steps, jnp.int32)
+        one_by_one = jax.jit(jax.vmap(made))(steps, jnp.zeros((3, 2)))
+    for stack, single, several, own in zip(stacks, alone, in_seeds, one_by_one, strict=False):
+        for values in (single[None], several, own):
+            assert values.shape == (len(values), CAPACITY, *stack.shape) and values.dtype == stack.dtype
+            assert not np.asarray(values[:, num_steps:]).any()
+        # The emulation marks what was not written: the kernel writes no more than it has to.
+        assert (np.asarray(several[:, :num_steps]) == -1).all()
+    assert (np.asarray(alone[-1]) == -1).all()
+
+
 def test_a_vmapped_seed_equals_the_seed_alone(problem):
     params, data, hidden, weights = problem
     with jax.enable_x64(True):
@@ -73,10 +127,20 @@ def test_a_vmapped_seed_equals_the_seed_alone(problem):
                 np.testing.assert_allclose(together[name][ours], alone[name], rtol=1e-9)
 
 
+def test_values_without_gradient_are_the_same(problem):
+    params, data, hidden, weights = problem
+    with jax.enable_x64(True):
+        for num_steps in (1, CAPACITY):
+            want = with_scan(params, data, hidden, weights, num_steps)
+            have = with_time_loop(params, data, hidden, weights, jnp.asarray(num_steps))
+            np.testing.assert_allclose(have, want, rtol=1e-9)
+
+
 def test_rows_beyond_the_last_step_are_zero(problem):
     params, data, hidden, _ = problem
     with jax.enable_x64(True):
-        _, ys = time_loop.time_loop(step, params, data, (hidden, hidden), jnp.asarray(2), CAPACITY)
+        last = jnp.zeros(BATCH, int)
+        _, ys, _ = time_loop.time_loop(step, params, data, (hidden, hidden), jnp.asarray(2), CAPACITY, last)
         assert not np.any(ys["y"][2:])
         assert np.all(np.abs(ys["y"][:2]).sum(axis=(1, 2, 3)) > 0)
 
@@ -89,4 +153,4 @@ def test_what_leaves_the_loop(problem):
         assert isinstance(backward, ReversibleStep)
         deferred = dict(zip(sorted(params), [d is not None for d in backward._deferred], strict=True))
         assert deferred == {"bias": False, "inner": True, "out": True}
-        assert len(backward.empty_kept(1)) == 1
+        assert len(backward.kept) == 2  # the hidden state before the step, and what is wanted of the last one

@@ -8,6 +8,8 @@ cuts it there. Whatever it does not recognise is summed inside the loop, so it c
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
 from narkit.kernels.fused import launch
+from narkit.kernels.fused.blank import Stack
 from narkit.kernels.stacks import Row, write_row
 
 LARGEST_FACTOR = 2**19
@@ -30,6 +33,11 @@ SAVED = "saved"
 """Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the way forth, not computed again."""
 
 STACKED = "stacked"
+
+TILES_PER_PRODUCT = 32
+"""Tiles of 128 x 128, times parts of the sum, that a product over time is cut into (per seed): see `_parts`."""
+
+SHORTEST_PART = 256  # rows
 
 # Linear maps of a single argument: applied to a sum they give the sum of what they give.
 _LINEAR = {"transpose", "reshape", "squeeze", "convert_element_type", "reduce_sum", "broadcast_in_dim", "neg", "slice"}
@@ -60,47 +68,67 @@ class _Factor:
 class ReversibleStep:
     """One step forth and back, made from its pull-back.
 
-    `pull_back(params, data, t, carry, d_carry, d_y)` gives the next carry, y, d_carry and d_params. Forth, a step gives
-    the next carry and y, and adds a row to what is kept for the way back; back, it gives d_carry and the gradients to
-    sum, and adds a row to the factors that are stacked. Kernels write their rows, and read them, where they are.
+    `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forth, a
+    step gives the next carry and y, and adds a row to what is kept: z, and what the way back reads; back, it gives
+    d_carry and the gradients to sum, and adds a row to the factors that are stacked. Kernels write their rows, and read
+    them, where they are.
     """
 
-    def __init__(self, pull_back: Callable, params: PyTree, data: PyTree, t: ArrayLike, carry: PyTree, d_y: PyTree):
-        program = _trace(pull_back, params, data, t, carry, carry, d_y)
-        self._params, self._carry, self._y = (jax.tree.structure(tree) for tree in (params, carry, d_y))
+    def __init__(
+        self,
+        pull_back: Callable,
+        params: PyTree,
+        data: PyTree,
+        t: ArrayLike,
+        carry: PyTree,
+        d_y: PyTree,
+        d_z: PyTree,
+    ):
+        program = _trace(pull_back, params, data, t, carry, carry, d_y, d_z)
+        self._params, self._carry, self._y, self._z = map(jax.tree.structure, (params, carry, d_y, d_z))
         self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
-        num_carry, num_y = self._carry.num_leaves, self._y.num_leaves
-        results = program.outputs[: num_carry + num_y]
-        d_carry, gradients = program.outputs[num_carry + num_y :][:num_carry], program.outputs[2 * num_carry + num_y :]
+        num_carry = self._carry.num_leaves
+        sizes = (num_carry, self._y.num_leaves, self._z.num_leaves, num_carry)
+        next_carry, self._y_vars, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
         named = _named(program, SAVED)
+        self._written_y = _made_by_kernels(program, self._y_vars)
         self._deferred = _find_deferred(program, gradients)
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
         carried = program.inputs[self._num_forth - num_carry : self._num_forth]
         back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
         # What the way back reads of the way forth is kept; factors among it need not be stacked once more.
-        self._kept = [var for var in (*carried, *named) if var in back.variables]
+        wanted = back.variables | set(self._z_vars)
+        self._kept = list(dict.fromkeys(var for var in (*carried, *named, *self._z_vars) if var in wanted))
         self._stacked = [var for var in factors if var not in set(self._kept)]
         self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
-        self._forth = program.for_outputs([*results, *self._kept])
+        self._forth = program.for_outputs([*next_carry, *self._y_vars, *self._kept])
 
-    def forth(self, params, data, t, carry, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
+    def forth(self, params, data, t, carry, ys: PyTree, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
+        y_stacks = jax.tree.leaves(ys)
         stacks = dict(zip(self._kept, kept, strict=True))
+        stacks |= {var: stack for var, stack in zip(self._y_vars, y_stacks, strict=True) if var in self._written_y}
         results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, stacks=stacks)
-        carries, ys = self._carry.num_leaves, self._y.num_leaves
+        next_carry, y, rows = _split(results, (self._carry.num_leaves, len(y_stacks)))
+        y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_vars, y, strict=True)]
         return (
-            jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
-            jax.tree.unflatten(self._y, [value_of(result) for result in results[carries : carries + ys]]),
-            _with_rows(kept, results[carries + ys :], t),
+            jax.tree.unflatten(self._carry, [value_of(result) for result in next_carry]),
+            jax.tree.unflatten(self._y, _with_rows(y_stacks, y, t)),
+            _with_rows(kept, rows, t),
         )
 
+    def kept_z(self, kept: Sequence[Array]) -> PyTree:
+        """The stacks of z."""
+        stack_of = dict(zip(self._kept, kept, strict=True))
+        return jax.tree.unflatten(self._z, [stack_of[var] for var in self._z_vars])
+
     def back(
-        self, params, data, t, kept: Sequence[Array], d_carry, d_y, stacks: Sequence[Array]
+        self, params, data, t, kept: Sequence[Array], d_carry, d_y, d_z, stacks: Sequence[Array]
     ) -> tuple[PyTree, list[Array], list[Array]]:
         before = jax.tree.leaves((params, data, t))
         unread = [None] * self._carry.num_leaves
         known = {var: Row(stack, t) for var, stack in zip(self._kept, kept, strict=True)}
-        arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y))]
+        arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y, d_z))]
         results = self._back.run(arguments, t, known, dict(zip(self._stacked, stacks, strict=True)))
         carries, sums = self._carry.num_leaves, len(self._summed)
         return (
@@ -112,11 +140,16 @@ class ReversibleStep:
     def empty_sums(self) -> list[Array]:
         return [jnp.zeros(_shape(var), _aval(var).dtype) for var in self._summed]
 
-    def empty_kept(self, capacity: int) -> list[Array]:
-        return [jnp.zeros((capacity, *_shape(var)), _aval(var).dtype) for var in self._kept]
+    @property
+    def kept(self) -> list[Stack]:
+        """What the way forth writes for the way back."""
+        factors = {factor.var for deferred in self._deferred if deferred is not None for factor in deferred.factors}
+        return [Stack(_shape(var), _aval(var).dtype, zero_beyond=var in factors) for var in self._kept]
 
-    def empty_stacks(self, capacity: int) -> list[Array]:
-        return [jnp.zeros((capacity, *_shape(var)), _aval(var).dtype) for var in self._stacked]
+    @property
+    def stacked(self) -> list[Stack]:
+        """What the way back writes for later."""
+        return [Stack(_shape(var), _aval(var).dtype) for var in self._stacked]
 
     def finish(self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array]) -> PyTree:
         """The gradients of the parameters, from what the loops summed, stacked and kept (zero beyond the last step)."""
@@ -126,6 +159,12 @@ class ReversibleStep:
             next(remaining) if deferred is None else _evaluate(deferred, stack_of) for deferred in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
+
+
+def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    """Values in parts of the given sizes, and the remaining ones."""
+    ends = [0, *itertools.accumulate(sizes), len(values)]
+    return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def value_of(value: Any) -> Any:
@@ -157,18 +196,44 @@ def _evaluate(deferred: _Deferred, stack_of: dict[Var, Array]) -> Array:
     if deferred.product is None:
         value = factors[0].sum(0)
     else:
-        params = deferred.product.params
-        (left, right), (batched_left, batched_right) = params["dimension_numbers"]
-        later = lambda axes: tuple(axis + 1 for axis in axes)  # noqa: E731
-        value = lax.dot_general(
-            *factors,
-            dimension_numbers=(((0, *later(left)), (0, *later(right))), (later(batched_left), later(batched_right))),
-            precision=params["precision"],
-            preferred_element_type=params["preferred_element_type"],
-        )
+        left, right = factors
+        value = _product_over_time(left, right, deferred.product.params)
     for eqn in deferred.maps:
         value = eqn.primitive.bind(value, **eqn.params)
     return value
+
+
+def _product_over_time(left: Array, right: Array, params: Mapping[str, Any]) -> Array:
+    """The sum over time of the products that `params` describes for a single step."""
+    (left_axes, right_axes), (batched_left, batched_right) = params["dimension_numbers"]
+    options = {"precision": params["precision"], "preferred_element_type": params["preferred_element_type"]}
+    first = range(len(left_axes))
+    if left_axes != right_axes or set(left_axes) != set(first) or batched_left:
+        later = lambda axes: tuple(axis + 1 for axis in axes)  # noqa: E731
+        contracted = ((0, *later(left_axes)), (0, *later(right_axes)))
+        batched = (later(batched_left), later(batched_right))
+        return lax.dot_general(left, right, dimension_numbers=(contracted, batched), **options)
+    # All that is summed over stands in front: as one axis, or XLA would transpose the stacks to make it one.
+    rows = math.prod(left.shape[: 1 + len(first)])
+    left, right = (x.reshape(rows, *x.shape[1 + len(first) :]) for x in (left, right))
+    parts = _parts(rows, math.prod(left.shape[1:]), math.prod(right.shape[1:]))
+    if parts == 1:
+        return lax.dot_general(left, right, dimension_numbers=(((0,), (0,)), ((), ())), **options)
+    left, right = (x.reshape(parts, rows // parts, *x.shape[1:]) for x in (left, right))
+    return lax.dot_general(left, right, dimension_numbers=(((1,), (1,)), ((0,), (0,))), **options).sum(0)
+
+
+def _parts(rows: int, *widths: int) -> int:
+    """Into how many parts a product over `rows` is cut, each of which a GPU's cores take on side by side.
+
+    The result of such a product is small: a core for each tile of it would leave most of a GPU idle for long.
+    """
+    if launch.mode() is not launch.Mode.FUSED:
+        return 1
+    tiles = math.prod(-(-width // 128) for width in widths)
+    most = min(TILES_PER_PRODUCT // max(1, tiles), rows // SHORTEST_PART)
+    # Parts of other lengths than a multiple of eight rows would be copied, to fill them up.
+    return max((parts for parts in range(1, most + 1) if rows % (8 * parts) == 0), default=1)
 
 
 @dataclass(frozen=True)
@@ -206,18 +271,25 @@ class _Program:
     ) -> list[Any]:
         """Runs the program at step t.
 
-        `known` values take the place of arguments, and of operations that are no longer there. Kernels that make a
-        value with one of the `stacks` write it there.
+        `known` values take the place of arguments, and of operations that are no longer there. Values with one of the
+        `stacks` are written there, by the kernels that make them if they can.
         """
         values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
         named = {eqn.outvars[0]: eqn.invars[0] for eqn in self.operations if eqn.primitive.name == "name"}
-        written = {named[var]: stack for var, stack in (stacks or {}).items() if var in named}
+        written = {named.get(var, var): stack for var, stack in (stacks or {}).items()}
         return _interpret(self.operations, self.outputs, values, written, t)
 
 
 def _named(program: _Program, name: str) -> list[Var]:
     """The values that bear a name."""
     return [eqn.outvars[0] for eqn in program.operations if eqn.primitive.name == "name" and eqn.params["name"] == name]
+
+
+def _made_by_kernels(program: _Program, variables: Sequence[Any]) -> set[Var]:
+    """Those of the variables that come out of a kernel, once, and under no name."""
+    made = {var for eqn in program.operations if eqn.primitive is launch.primitive for var in eqn.outvars}
+    named = {eqn.invars[0] for eqn in program.operations if eqn.primitive.name == "name"}
+    return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
 
 
 def _trace(function: Callable, *arguments: PyTree) -> _Program:
@@ -240,7 +312,7 @@ def _interpret(
     written: Mapping[Any, Array] | None = None,
     t: Array | None = None,
 ) -> list[Any]:
-    """Runs operations. Values may be rows of stacks; kernels write those with a stack in `written` at row t of it."""
+    """Runs operations. Values may be rows of stacks; those with a stack in `written` are written to row t of it."""
 
     def read(var: Any) -> Any:
         return var.val if isinstance(var, Literal) else values[var]
@@ -251,14 +323,27 @@ def _interpret(
             stacks = {i: written[var] for i, var in enumerate(eqn.outvars) if var in written} if written else {}
             values.update(zip(eqn.outvars, launch.run_on_rows(arguments, stacks, t, **eqn.params), strict=True))
             continue
-        if eqn.primitive.name == "name" and isinstance(arguments[0], Row):
-            values[eqn.outvars[0]] = arguments[0]
-            continue
+        if eqn.primitive.name == "name":
+            value, stack = arguments[0], written.get(eqn.invars[0]) if written else None
+            if stack is not None and not (isinstance(value, Row) and value.is_new):
+                # Written before it is read, so that kernels read it there and it need not be anywhere else.
+                assert t is not None
+                value = Row(write_row(stack, value_of(value), t), t, is_new=True, known=value_of(value))
+            if isinstance(value, Row):
+                values[eqn.outvars[0]] = value
+                continue
         arguments = [value_of(argument) for argument in arguments]
         if eqn.primitive.name in ("jit", "pjit"):
             body = eqn.params["jaxpr"]
             inner = dict(zip([*body.jaxpr.constvars, *body.jaxpr.invars], [*body.consts, *arguments], strict=True))
             results = _interpret(body.jaxpr.eqns, body.jaxpr.outvars, inner)
+        elif eqn.primitive.name == "reshape" and _shape(eqn.invars[0]) == _shape(eqn.outvars[0]):
+            results = arguments  # JAX 0.11 has such, each of which would be another value to stack
+        elif eqn.primitive.name == "split":  # as slices, which are linear maps with a single result
+            sizes, axis = eqn.params["sizes"], eqn.params["axis"]
+            ends = list(itertools.accumulate(sizes))
+            cut = zip(sizes, ends, strict=True)
+            results = [lax.slice_in_dim(arguments[0], end - size, end, axis=axis) for size, end in cut]
         else:
             results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
             results = results if eqn.primitive.multiple_results else [results]

@@ -13,34 +13,44 @@ from narkit.kernels.fused import launch
 
 
 def narrow_product(
-    scalars: Float[Array, "*axes scalar"], directions: Float[Array, "scalar hidden"]
+    scalars: Float[Array, "*axes scalar"],
+    directions: Float[Array, "scalar hidden"],
+    offset: Float[Array, " hidden"] | None = None,
 ) -> Float[Array, "*axes hidden"]:
-    """`scalars @ directions`.
+    """`scalars @ directions + offset`, without an offset `scalars @ directions`.
 
     Beside fused kernels it is a sum of outer products, which the compiler makes part of what reads it; a GPU's library
     for matrix products would write it out, and choose poor kernels for so few rows.
     """
-    return _outer_sum(scalars, directions) if launch.mode() is launch.Mode.FUSED else scalars @ directions
+    if offset is None:
+        offset = jnp.zeros(directions.shape[1])
+    if launch.mode() is not launch.Mode.FUSED:
+        return scalars @ directions + offset
+    return _outer_sum(scalars, directions, offset)
 
 
-def _sum(scalars: Array, directions: Array) -> Array:
-    total = jnp.zeros((*scalars.shape[:-1], directions.shape[1]))
+def _sum(scalars: Array, directions: Array, offset: Array) -> Array:
+    total = jnp.broadcast_to(offset, (*scalars.shape[:-1], directions.shape[1]))
     for p in range(directions.shape[0]):
         total = total + scalars[..., p, None] * directions[p]
     return total
 
 
-def _forward(scalars: Array, directions: Array) -> tuple[Array, tuple[Array, Array]]:
-    return _sum(scalars, directions), (scalars, directions)
+def _forward(scalars: Array, directions: Array, offset: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _sum(scalars, directions, offset), (scalars, directions)
 
 
-def _backward(saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
+def _backward(saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array, Array]:
     scalars, directions = saved
     d_scalars = jnp.sum(cotangent[..., None, :] * directions, axis=-1)
+    # The offset goes with a scalar that is always one, so that the cotangents are read once for both.
+    scalars = jnp.concatenate([scalars, jnp.ones((*scalars.shape[:-1], 1), scalars.dtype)], axis=-1)
     rows = tuple(range(cotangent.ndim - 1))
     if cotangent.size <= LARGEST_FACTOR:  # a product that a time loop finishes for all steps at once
-        return d_scalars, jax.lax.dot_general(scalars, cotangent, ((rows, rows), ((), ())))
-    return d_scalars, jnp.sum(scalars[..., None] * cotangent[..., None, :], axis=rows)
+        joint = jax.lax.dot_general(scalars, cotangent, ((rows, rows), ((), ())))
+    else:
+        joint = jnp.sum(scalars[..., None] * cotangent[..., None, :], axis=rows)
+    return d_scalars, joint[:-1], joint[-1]
 
 
 _outer_sum: Any = jax.custom_vjp(_sum)

@@ -33,11 +33,13 @@ class Basis(eqx.Module):
 
     def __call__(self, scalars: Float[Array, "*axes scalar"]) -> Float[Array, "*axes hidden"]:
         """The features themselves."""
-        return narrow_product(scalars, self.directions) + self.offset
+        return narrow_product(scalars, self.directions, self.offset)
 
     def through(self, linear: Linear) -> Basis:
         """The basis of a Linear of these features."""
-        return Basis(self.directions @ linear.weight, self.offset @ linear.weight + linear.bias)
+        # One product for both: two would be two more backward, and those with a single row are slow on a GPU.
+        joint = jnp.concatenate([self.directions, self.offset[None]]) @ linear.weight
+        return Basis(joint[:-1], joint[-1] + linear.bias)
 
 
 class Bases(eqx.Module):
@@ -63,11 +65,16 @@ class FoldedLinear(eqx.Module):
     dense_weights: tuple[Float[Array, "_ outputs"], ...]
 
     def __call__(
-        self, scalars: Float[Array, "*axes scalar"], *dense: Float[Array, "*axes _"]
+        self,
+        scalars: Float[Array, "*axes scalar"],
+        *dense: Float[Array, "*axes _"],
+        product: Float[Array, "*axes outputs"] | None = None,
     ) -> Float[Array, "*axes outputs"]:
+        """The outputs. `product` is that of the first dense input, where it is known already."""
         result = self.basis(scalars)
         for values, weight in zip(dense, self.dense_weights, strict=True):
-            result = result + values @ weight
+            result = result + (values @ weight if product is None else product)
+            product = None
         return result
 
 
@@ -83,7 +90,8 @@ def fold(linear: Linear, basis: Basis, dense_sizes: Sequence[int] = ()) -> Folde
         raise ValueError(
             f"a Linear of {linear.weight.shape[0]} inputs cannot read {width} factored and {dense_sizes} dense"
         )
-    return FoldedLinear(Basis(basis.directions @ weight, basis.offset @ weight + linear.bias), tuple(blocks))
+    through = basis.through(eqx.tree_at(lambda layer: layer.weight, linear, weight))
+    return FoldedLinear(through, tuple(blocks))
 
 
 def join(linears: Iterable[Linear], hidden_size: int) -> Basis:

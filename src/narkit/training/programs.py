@@ -120,7 +120,8 @@ class Programs:
         def update(parameters, optimizer, batch, seed):
             # Differentiated as a network, not as a vector: the reverse of cutting a vector up is one padding per leaf.
             value, gradient = jax.value_and_grad(loss)(self._restore(parameters), batch, seed)
-            gradient = ravel_pytree(gradient)[0]
+            # Written out: else the clipping and Adam would each gather it from all those leaves.
+            gradient = jax.lax.optimization_barrier(ravel_pytree(gradient)[0])
             updates, optimizer = self._optimizer.update(gradient, optimizer, parameters)
             return parameters + updates, optimizer, value, jnp.isfinite(value) & jnp.isfinite(gradient).all()
 

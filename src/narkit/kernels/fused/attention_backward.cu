@@ -19,6 +19,9 @@
 #include "half.cuh"
 #include "triplets.cuh"
 
+#ifndef TIMED_terms
+#define TIMED_terms 0
+#endif
 #ifndef TIMED_record
 #define TIMED_record 0
 #endif
@@ -433,7 +436,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BPS) attention_backward(
   const Sample at(BLOCKS);
   const int pass = blockIdx.y;
   BackwardMemory& shared = *(BackwardMemory*)memory;
-  terms += at.index * N * TERMS;
+  terms += at.at(TIMED_terms, NOW) * N * TERMS;
   scalars += at.index * N * N * P;
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;
