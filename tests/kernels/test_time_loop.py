@@ -44,8 +44,8 @@ def problem():
 
 def with_scan(params, data, hidden, weights, num_steps):
     def body(carry, t):
-        carry, *rest = step(params, data, t, carry)
-        return carry, rest
+        carry, y, z = step(params, data, t, carry)
+        return carry, (y, z)
 
     carry, (ys, zs) = jax.lax.scan(body, (hidden, hidden), jnp.arange(num_steps))
     own = (jnp.minimum(LAST, num_steps - 1), jnp.arange(BATCH))

@@ -95,7 +95,7 @@ class ReversibleStep:
         self._deferred = _find_deferred(program, gradients)
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
-        carried = program.inputs[self._num_forth - num_carry : self._num_forth]
+        self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
         back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
         # What the way back reads of the way forth is kept; factors among it need not be stacked once more.
         wanted = back.variables | set(self._z_vars)
@@ -108,7 +108,13 @@ class ReversibleStep:
         y_stacks = jax.tree.leaves(ys)
         stacks = dict(zip(self._kept, kept, strict=True))
         stacks |= {var: stack for var, stack in zip(self._y_vars, y_stacks, strict=True) if var in self._written_y}
-        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, stacks=stacks)
+        # Written before it is read, so that kernels read it there and the carry's memory is free for the next one.
+        known = {
+            var: Row(write_row(stacks[var], value, t), t, is_new=True, known=value)
+            for var, value in zip(self._carried, jax.tree.leaves(carry), strict=True)
+            if var in stacks
+        }
+        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, known, stacks)
         next_carry, y, rows = _split(results, (self._carry.num_leaves, len(y_stacks)))
         y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_vars, y, strict=True)]
         return (

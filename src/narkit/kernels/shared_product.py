@@ -18,27 +18,31 @@ def merge(*weights: Float[Array, "inputs _"] | None) -> Float[Array, "inputs out
 
 def shared_product(
     values: Float[Array, "batch node inputs"], weights: tuple[Any, ...], merged: Float[Array, "inputs outputs"]
-) -> list[Float[Array, "batch node _"]]:
-    """`values @ weight` for each of the weights, which `merge` has put side by side. Gradients flow to the weights.
+) -> tuple[Float[Array, "batch node inputs"], list[Float[Array, "batch node _"]]]:
+    """The values, and `values @ weight` for each of the weights, which `merge` has put side by side.
 
-    Left to XLA, it would merge the weights at every step of a loop, and the cotangents backward, too.
+    Gradients flow to the weights. Left to XLA, it would merge the weights at every step of a loop, and the cotangents
+    backward, too. Those who read the values given back have their gradient added before that of the products, the
+    first of which comes last: a product adds to what is there, a sum after it would be one more kernel.
     """
     return _product(values, weights, merged)
 
 
-def _primal(values: Array, weights: tuple[Array, ...], merged: Array) -> list[Array]:
+def _primal(values: Array, weights: tuple[Array, ...], merged: Array) -> tuple[Array, list[Array]]:
     ends = [sum(weight.shape[1] for weight in weights[: i + 1]) for i in range(len(weights) - 1)]
-    return jnp.split(values @ merged, ends, axis=-1)
+    return values, jnp.split(values @ merged, ends, axis=-1)
 
 
-def _forward(values: Array, weights: tuple[Array, ...], merged: Array) -> tuple[list[Array], tuple]:
+def _forward(values: Array, weights: tuple[Array, ...], merged: Array) -> tuple[tuple[Array, list[Array]], tuple]:
     return _primal(values, weights, merged), (values, weights)
 
 
-def _backward(saved: tuple, cotangents: list[Array]) -> tuple[Any, ...]:
+def _backward(saved: tuple, cotangents: tuple[Array, list[Array]]) -> tuple[Any, ...]:
     values, weights = saved
-    d_values = sum((d @ weight.T for d, weight in zip(cotangents, weights, strict=True)), jnp.zeros_like(values))
-    return d_values, tuple(jnp.einsum("bnh,bng->hg", values, d) for d in cotangents), None
+    d_values, d_products = cotangents
+    for d, weight in reversed(list(zip(d_products, weights, strict=True))):
+        d_values = d @ weight.T + d_values
+    return d_values, tuple(jnp.einsum("bnh,bng->hg", values, d) for d in d_products), None
 
 
 _product: Any = jax.custom_vjp(_primal)

@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -19,6 +20,8 @@ from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
+from narkit.kernels.deferred_gradients import SAVED
+from narkit.kernels.fused import launch
 from narkit.kernels.shared_product import merge, shared_product
 from narkit.kernels.time_loop import choose, time_loop
 from narkit.models import predictions
@@ -193,9 +196,9 @@ def _encoded(spec: Spec, hints: Hints) -> dict:
 
 
 class LastStep(eqx.Module):
-    """What the output decoders read beside the inputs: the hints and hidden states of each sample's own last step."""
+    """What the output decoders read: the features and hidden states of each sample's own last step."""
 
-    hints: Values
+    scalars: Scalars
     hidden: Float[Array, "*batch node hidden"]
     next_hidden: Float[Array, "*batch node hidden"]
 
@@ -214,36 +217,35 @@ class BoundReasoner(eqx.Module):
     def spec(self) -> Spec:
         return ALGORITHMS[self.algorithm].transformed_spec
 
-    def scalars(self, values: Values, num_nodes: int) -> Scalars:
-        """The scalars of a batch."""
-        encoded = {name: values[name] for name in self.encoded}
-        return jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
-
     def step(
         self,
         values: Values,
         hidden: Float[Array, "batch node hidden"],
         softened: dict[str, Array] | None = None,
-    ) -> tuple[Array, dict[str, Array]]:
-        """One step for a batch: the next hidden states and the logits of the next hints; `softened` as for decoders."""
+    ) -> tuple[LastStep, dict[str, Array]]:
+        """One step for a batch: the next hidden states, and the logits of the next hints.
+
+        `softened` as for decoders.
+        """
         num_nodes = hidden.shape[1]
         encoded = {name: values[name] for name in self.encoded}
-        scalars = self.scalars(values, num_nodes)
+        scalars = jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
+        if launch.mode() is launch.Mode.FUSED:  # the kernels backward read them again
+            scalars = jax.tree.map(lambda leaf: checkpoint_name(leaf, SAVED), scalars)
         connected = jax.vmap(lambda sample: adjacency(self.spec, sample, num_nodes))(encoded)
         to_processor, to_decoders = None, None
         if self.on_hidden is not None:
             weights = (self.processor.hidden_weights, self.hint_decoders.hidden_weights)
-            to_processor, to_decoders = shared_product(hidden, weights, self.on_hidden)
+            hidden, (to_processor, to_decoders) = shared_product(hidden, weights, self.on_hidden)
         next_hidden = self.processor.batched(scalars, connected, hidden, to_processor)
         latents = jax.vmap(self.processor.edge_latents)(scalars, hidden)
         logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, softened)
-        return next_hidden, logits
+        return LastStep(scalars, hidden, next_hidden), logits
 
-    def outputs(self, inputs: Values, last: LastStep) -> dict[str, Array]:
+    def outputs(self, last: LastStep) -> dict[str, Array]:
         """The output logits of a batch."""
-        scalars = self.scalars({**inputs, **last.hints}, last.hidden.shape[1])
-        latents = jax.vmap(self.processor.edge_latents)(scalars, last.hidden)
-        return self.output_decoders(scalars, last.hidden, last.next_hidden, latents)
+        latents = jax.vmap(self.processor.edge_latents)(last.scalars, last.hidden)
+        return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
 
 
 def unroll(
@@ -282,9 +284,8 @@ def unroll(
     def step(network, data, i, carry):
         hidden, hints = carry
         softened: dict[str, Array] | None = {} if feeds_back and not hard else None
-        next_hidden, logits = network.step({**data["inputs"], **hints}, hidden, softened)
-        after = (next_hidden, next_hints(data, i, logits, softened or {}))
-        return after, kept(data, i, logits), LastStep(hints, hidden, next_hidden)
+        here, logits = network.step({**data["inputs"], **hints}, hidden, softened)
+        return (here.next_hidden, next_hints(data, i, logits, softened or {})), kept(data, i, logits), here
 
     def kept(data, i, logits):
         if callable(keep_hints):
@@ -317,7 +318,7 @@ def unroll(
     # Every sample takes part in the first step, even one without a second hint.
     last_steps = jnp.maximum(0, batch.lengths - 2)
     _, hint_logits, last = time_loop(step, network, data, (hidden, hints), num_steps, batch.num_steps, last_steps)
-    return predictions.finish_logits(spec, network.outputs(data["inputs"], last), noise_key), hint_logits
+    return predictions.finish_logits(spec, network.outputs(last), noise_key), hint_logits
 
 
 def first_features(

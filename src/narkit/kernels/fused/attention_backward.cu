@@ -22,6 +22,9 @@
 #ifndef TIMED_terms
 #define TIMED_terms 0
 #endif
+#ifndef TIMED_scalars
+#define TIMED_scalars 0
+#endif
 #ifndef TIMED_record
 #define TIMED_record 0
 #endif
@@ -437,7 +440,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BPS) attention_backward(
   const int pass = blockIdx.y;
   BackwardMemory& shared = *(BackwardMemory*)memory;
   terms += at.at(TIMED_terms, NOW) * N * TERMS;
-  scalars += at.index * N * N * P;
+  scalars += at.at(TIMED_scalars, NOW) * N * N * P;
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;
   record += at.at(TIMED_record, NOW) * N * N * RECORD;

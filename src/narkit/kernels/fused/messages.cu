@@ -27,6 +27,9 @@
 #ifndef TIMED_terms
 #define TIMED_terms 0
 #endif
+#ifndef TIMED_scalars
+#define TIMED_scalars 0
+#endif
 #ifndef TIMED_message
 #define TIMED_message 0
 #endif
@@ -125,7 +128,7 @@ __device__ __forceinline__ void forward(
   const Sample at(RECEIVER_BLOCKS);
   const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
   terms += at.at(TIMED_terms, now) * N * TERMS;
-  scalars += at.index * N * N * P;
+  scalars += at.at(TIMED_scalars, now) * N * N * P;
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;
   value += at.seed * P * H;
@@ -234,7 +237,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
   const int first_j = tile / SENDER_BLOCKS * RECEIVERS, first_i = tile % SENDER_BLOCKS * SENDERS;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   terms += at.at(TIMED_terms, NOW) * N * TERMS;
-  scalars += at.index * N * N * P;
+  scalars += at.at(TIMED_scalars, NOW) * N * N * P;
   value += at.seed * P * H;
   value_offset += at.seed * H;
   weights += at.seed * PRODUCTS * FRAGMENTS;

@@ -33,6 +33,9 @@ from narkit.kernels.fused.weights import frozen
 
 TILE_STRIDE, WIDE_STRIDE, WARPS = 136, 132, 4  # as in common.cuh
 
+ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
+"""Operands that may be rows of stacks over time, for all kernels."""
+
 
 class Attention(NamedTuple):
     """The parameters of Triplet Edge Attention."""
@@ -119,7 +122,7 @@ def _products_backward(terms, scalars, weights, best, record, d_message, slope) 
     kernel = _kernel(
         "messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared,
         rows=(
-            ((0, "TIMED_terms"), (7, "TIMED_best"), (8, "TIMED_record")),
+            (*ROWS_READ, (7, "TIMED_best"), (8, "TIMED_record")),
             (*((i, "TIMED_operands") for i in range(factors)), (factors + 3, "TIMED_small")),
         ),
     )  # fmt: skip
@@ -150,7 +153,7 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
         words += (4 + 2 * n) * 136
     if n > 16:  # sums over several chunks
         words += WARPS * (H // 16) * 8 * 32
-    rows = (((0, "TIMED_terms"), (4, "TIMED_record")), ((2, "TIMED_small"),))
+    rows = ((*ROWS_READ, (4, "TIMED_record")), ((2, "TIMED_small"),))
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope)}
     kernel = Kernel(
         "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * blocks, 3), 4 * words, *rows
@@ -187,7 +190,7 @@ def forward(
     shared = 2 * tiling.rows * TILE_STRIDE * 2 + messages + tiling.rows * num_scalars * 4
     attends = weights.attention is not None
     name = "messages_forward_saving" if save else "messages_forward"
-    rows = (((0, "TIMED_terms"),), ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()
+    rows = (ROWS_READ, ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()
     kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared, rows)
     shapes: list[Any] = [((samples, n, H), jnp.float32)]
     if save:

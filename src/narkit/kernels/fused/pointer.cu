@@ -18,6 +18,9 @@
 #ifndef TIMED_probabilities
 #define TIMED_probabilities 0
 #endif
+#ifndef TIMED_edges
+#define TIMED_edges 0
+#endif
 #ifndef TIMED_small
 #define TIMED_small 0
 #endif
@@ -81,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
   if (i >= N) return;
   const long long index = (long long)seed * SAMPLES + sample;
   nodes += index * N * WIDTH;
-  edges += index * N * N * EDGE_SIZE;
+  edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
   logits += (((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N + i) * N;
   const Weights weights(directions + seed * P * H, offset + seed * H, score + seed * H);
   float a[PART], highest = -3.0e38f, total = 0.0f;
@@ -172,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
 #endif
   if (mine >= N) return;
   nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
-  edges += index * N * N * EDGE_SIZE;
+  edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
   d_edges += index * N * N * EDGE_SIZE;
   const Weights weights(directions + seed * P * H, offset + seed * H, score + seed * H);
   float row[PART], other[PART], sum[PART];

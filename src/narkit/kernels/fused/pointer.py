@@ -88,7 +88,9 @@ def _operands(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Arra
 def _forward_only(nodes, edges, weights, options):
     samples, n, _ = nodes.shape
     rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
-    kernel = _kernel("pointer_forward", nodes, edges, weights.edges is None, options, 1, (), rows_written, (1,))
+    kernel = _kernel(
+        "pointer_forward", nodes, edges, weights.edges is None, options, 1, ((1, "TIMED_edges"),), rows_written, (1,)
+    )
     outputs = [((samples, n, n), jnp.float32)] * (1 + options.softmax)
     return tuple(kernel(*_operands(nodes, edges, weights), weights.bias, outputs=outputs))
 
@@ -103,7 +105,8 @@ def _backward(options, saved, cotangents):
     nodes, edges, weights, probabilities = saved
     samples, n, width = nodes.shape
     dense = weights.edges is None
-    rows_read = ((0, "TIMED_nodes"), (5, "TIMED_logits"), (6, "TIMED_probabilities"))[: 2 + options.softmax]
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), (5, "TIMED_logits"), (6, "TIMED_probabilities"))
+    rows_read = rows_read[: 3 + options.softmax]
     kernel = _kernel("pointer_backward", nodes, edges, dense, options, 2, rows_read, ((3, "TIMED_small"),))
     num_scalars = 1 if dense else edges.shape[-1]
     d_logits, *d_probabilities = cotangents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -127,21 +127,21 @@ class FusedGatedStep(BoundProcessor):
         return gated_step(terms, edges, hidden, self.message_weights, self.update_weights, self.slope)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _at_the_right(values: Float[Array, "batch node _"], width: int) -> Float[Array, "batch node width"]:
+def _padded(values: Float[Array, "batch node _"], width: int) -> Float[Array, "batch node width"]:
     """Values with columns of zeros on their left. The gradient is a slice, which a time loop takes after it ends."""
     missing = width - values.shape[-1]
     return jnp.concatenate([jnp.zeros((*values.shape[:-1], missing)), values], axis=-1) if missing else values
 
 
 def _right_forward(values: Array, width: int) -> tuple[Array, int]:
-    return _at_the_right(values, width), values.shape[-1]
+    return _padded(values, width), values.shape[-1]
 
 
 def _right_backward(width: int, size: int, cotangent: Array) -> tuple[Array]:
     return (cotangent[..., width - size :],)
 
 
+_at_the_right: Any = jax.custom_vjp(_padded, nondiff_argnums=(1,))
 _at_the_right.defvjp(_right_forward, _right_backward)
 
 
