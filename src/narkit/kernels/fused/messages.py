@@ -31,7 +31,7 @@ from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
-TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh
+TILE_STRIDE = 136  # as in common.cuh
 
 
 class Attention(NamedTuple):
@@ -83,14 +83,15 @@ class _Tiling(NamedTuple):
         return self.senders * self.receivers
 
 
-def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=()) -> Kernel:
+def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=(), threads=128) -> Kernel:
     samples, n = terms.shape[:2]
     tiling = _Tiling.of(n)
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(attends), "SLOPE": float(slope),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers,
     }  # fmt: skip
-    return Kernel("messages.cu", name, tuple(macros.items()), (samples * grid[0], grid[1]), shared_bytes, *rows)
+    grid = (samples * grid[0], grid[1])
+    return Kernel("messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows, threads=threads)
 
 
 class _Gradients(NamedTuple):
@@ -109,10 +110,16 @@ def _products_backward(terms, scalars, weights, best, record, d_message, slope) 
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = _Tiling.of(n)
     tiles = tiling.receiver_blocks * tiling.sender_blocks
-    shared = 5 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * num_scalars * 4
+    # As in messages.cu. Eight warps share a tile; if it has more than 16 rows, they stand in two rows of four.
+    tile = tiling.rows * TILE_STRIDE * 2
+    m_warps = 2 if tiling.rows > 16 else 1
+    of_warps = 8 // m_warps * num_scalars * tiling.rows + m_warps * (num_scalars + 1) * H
+    shares = m_warps * (1 + tiling.senders) * H
+    shared = tile + max(tile, 4 * of_warps) + 4 * max(2 * tiling.receivers * H, shares)
+    shared += tiling.rows * num_scalars * 4
     factors = 2 * num_products
     kernel = _kernel(
-        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared,
+        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared, threads=256,
         rows=(
             ((7, "TIMED_best"), (8, "TIMED_record")),
             (*((i, "TIMED_operands") for i in range(factors)), (factors + 3, "TIMED_small")),
@@ -170,7 +177,7 @@ def forward(
     samples, n = terms.shape[:2]
     num_scalars = scalars.shape[-1]
     tiling = _Tiling.of(n)
-    shared = 2 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * WIDE_STRIDE * 4 + tiling.rows * num_scalars * 4
+    shared = 2 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * num_scalars * 4
     attends = weights.attention is not None
     name = "messages_forward_saving" if save else "messages_forward"
     rows = ((), ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()
