@@ -41,7 +41,7 @@ def _run(kernel: launch.Kernel, rows: launch.Rows | None, seeds: int, outputs, *
     pointers = (ctypes.c_void_p * (len(arrays) + len(results)))(*(a.ctypes.data for a in [*arrays, *results]))
     grid = (ctypes.c_int * 3)(*kernel.grid, seeds)
     library = _library(kernel.source, kernel.macros) if rows is None else _library_on_rows(kernel, rows)
-    getattr(library, f"run_{kernel.name}")(grid, kernel.shared_bytes, pointers)
+    getattr(library, f"run_{kernel.name}")(grid, kernel.threads, kernel.shared_bytes, pointers)
     return results
 
 
@@ -62,8 +62,8 @@ def _library(source: str, macros: tuple[tuple[str, int | float], ...]) -> ctypes
 
 def _link(kernels: str, names: list[str]) -> ctypes.CDLL:
     calls = [
-        f'extern "C" void run_{name}(int* grid, int shared, void** arguments) '
-        f"{{ launch({name}, grid, shared, arguments); }}"
+        f'extern "C" void run_{name}(int* grid, int threads, int shared, void** arguments) '
+        f"{{ launch({name}, grid, threads, shared, arguments); }}"
         for name in names
     ]
     code = "\n".join([(Path(__file__).parent / "emulate.h").read_text(), kernels, *calls])

@@ -31,14 +31,15 @@ inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 
 static Index threadIdx, blockIdx;
 static uint4* memory;
-static const int kThreads = 128, kWarps = 4;
+static const int kMostThreads = 512;
+static int num_threads;  // of a block
 
 enum State { kRuns, kAtWarp, kAtBlock, kDone };
 struct Coroutine { ucontext_t context; jmp_buf place; std::vector<char> stack; State state; bool started; int exchanges; };
-static Coroutine coroutines[kThreads];
+static Coroutine coroutines[kMostThreads];
 static ucontext_t scheduler_context;
 static jmp_buf scheduler;
-static uint32_t exchanged[2][kWarps][32][6];
+static uint32_t exchanged[2][kMostThreads / 32][32][6];
 
 inline void wait_for(State what) {
   const int me = threadIdx.x;
@@ -73,6 +74,9 @@ inline uint32_t __shfl_sync(unsigned mask, uint32_t value, int source) {
 }
 inline float __shfl_xor_sync(unsigned mask, float value, int bit) {
   return __shfl_sync(mask, value, (threadIdx.x % 32) ^ bit);
+}
+inline int __shfl_xor_sync(unsigned mask, int value, int bit) {
+  return (int)bits_of(__shfl_xor_sync(mask, __uint_as_float((uint32_t)value), bit));
 }
 
 inline uint32_t rounded(float value) {
@@ -151,6 +155,20 @@ inline void multiply_add_half(float* d, const uint32_t* a, uint32_t b0, uint32_t
   }
 }
 
+inline void hold(uint32_t&) {}
+
+inline void load_matrices(uint32_t (&a)[4], const unsigned short* row) {
+  const int lane = threadIdx.x % 32;
+  uint32_t(*lanes)[6] = exchange();
+  memcpy(lanes[lane], &row, sizeof row);
+  wait_for(kAtWarp);
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const unsigned short* from;
+    memcpy(&from, lanes[8 * matrix + lane / 4], sizeof from);
+    memcpy(&a[matrix], from + 2 * (lane % 4), 4);
+  }
+}
+
 struct Body { virtual void run() = 0; };
 static Body* body;
 static void enter() {
@@ -166,7 +184,7 @@ inline void resume(Coroutine& c) {
 }
 
 inline void run_block() {
-  for (int t = 0; t < kThreads; ++t) {
+  for (int t = 0; t < num_threads; ++t) {
     Coroutine& c = coroutines[t];
     c.stack.resize(1 << 18);
     getcontext(&c.context);
@@ -180,7 +198,7 @@ inline void run_block() {
   }
   for (;;) {
     bool all_done = true;
-    for (int t = 0; t < kThreads; ++t) {
+    for (int t = 0; t < num_threads; ++t) {
       if (coroutines[t].state == kRuns) {
         threadIdx = {t, 0, 0};
         resume(coroutines[t]);
@@ -189,13 +207,13 @@ inline void run_block() {
     }
     if (all_done) return;
     bool whole_block = true;
-    for (int t = 0; t < kThreads; ++t) whole_block = whole_block && coroutines[t].state == kAtBlock;
+    for (int t = 0; t < num_threads; ++t) whole_block = whole_block && coroutines[t].state == kAtBlock;
     if (whole_block) {
-      for (auto& c : coroutines) c.state = kRuns;
+      for (int t = 0; t < num_threads; ++t) coroutines[t].state = kRuns;
       continue;
     }
     bool moved = false;
-    for (int w = 0; w < kWarps; ++w) {
+    for (int w = 0; w < num_threads / 32; ++w) {
       bool whole_warp = true;
       for (int t = 32 * w; t < 32 * w + 32; ++t) whole_warp = whole_warp && coroutines[t].state == kAtWarp;
       for (int t = 32 * w; whole_warp && t < 32 * w + 32; ++t) coroutines[t].state = kRuns;
@@ -206,7 +224,8 @@ inline void run_block() {
 }
 
 template <typename... A, size_t... I>
-void launch(void (*kernel)(A...), const int* grid, int shared_bytes, void** arguments, std::index_sequence<I...>) {
+void launch(
+    void (*kernel)(A...), const int* grid, int threads, int shared_bytes, void** arguments, std::index_sequence<I...>) {
   struct Call : Body {
     void (*kernel)(A...);
     void** arguments;
@@ -215,6 +234,7 @@ void launch(void (*kernel)(A...), const int* grid, int shared_bytes, void** argu
   call.kernel = kernel;
   call.arguments = arguments;
   body = &call;
+  num_threads = threads;
   std::vector<uint4> shared(shared_bytes / 16 + 1);
   for (int z = 0; z < grid[2]; ++z)
     for (int y = 0; y < grid[1]; ++y)
@@ -227,6 +247,6 @@ void launch(void (*kernel)(A...), const int* grid, int shared_bytes, void** argu
 }
 
 template <typename... A>
-void launch(void (*kernel)(A...), const int* grid, int shared_bytes, void** arguments) {
-  launch(kernel, grid, shared_bytes, arguments, std::index_sequence_for<A...>());
+void launch(void (*kernel)(A...), const int* grid, int threads, int shared_bytes, void** arguments) {
+  launch(kernel, grid, threads, shared_bytes, arguments, std::index_sequence_for<A...>());
 }

@@ -2,13 +2,12 @@
 //
 // A lane holds four neighbouring features of a vector of H = 128. Tiles of rows live in shared memory as bfloat16 with
 // a row length that spreads eight rows over all banks. Weights come from global memory in the order in which the matrix
-// units want them (see `fragments` in weights.py), so a lane reads them directly, eight bytes at a time.
+// units want them (see `fragments` in weights.py), so a lane reads them directly, sixteen bytes at a time.
 
 #define H 128
-#define WARPS 4
+#define WARPS 4  // of a block, where a kernel does not say otherwise
 #define THREADS (32 * WARPS)
 #define TILE_STRIDE 136  // bfloat16 elements per row of a tile in shared memory
-#define WIDE_STRIDE 132  // float32 elements per row
 
 // Some arrays may be stacks over time of CAPACITY rows per seed, of which kernels read or write the row `now`. Macros
 // TIMED_<array> say which.
@@ -40,9 +39,17 @@ __device__ __forceinline__ void multiply_accumulate(float c[4], const u32 a[4], 
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-#endif
 
-__device__ __forceinline__ float unpack(bf16 value) { return __uint_as_float(((u32)value) << 16); }
+// Makes the compiler hold bits as one number. It would rather remember every comparison that they came from.
+__device__ __forceinline__ void hold(u32& bits) { asm volatile("" : "+r"(bits)); }
+
+// Four 8 x 8 matrices from shared memory: lane l names row l % 8 of matrix l / 8.
+__device__ __forceinline__ void load_matrices(u32 (&a)[4], const bf16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"((u32)__cvta_generic_to_shared(row)));
+}
+#endif
 
 // ---------------------------------------------------------------------------------------------------- feature vectors
 
@@ -77,93 +84,131 @@ __device__ __forceinline__ float sum_over_groups(float value) {
   return value;
 }
 
-// Sums COUNT values over the lanes of a warp; afterwards lane l has the sum of value l % COUNT.
-template <int COUNT>
-__device__ __forceinline__ float sum_over_lanes(float (&values)[COUNT]) {
+__device__ __forceinline__ float exchange_lanes(float value, int step) {
+  return __shfl_xor_sync(0xffffffff, value, step);
+}
+
+// Combines COUNT values over the lanes whose numbers differ by multiples of FROM, below TO; afterwards lane l has the
+// result for value l / FROM % COUNT. There are at least COUNT such lanes.
+template <int COUNT, int FROM, int TO, typename T, typename F>
+__device__ __forceinline__ T combine_over_lanes(T (&values)[COUNT], F f) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int half = COUNT / 2; half >= 1; half /= 2) {
-    const bool upper = lane & half;
+    const bool upper = lane & (half * FROM);
 #pragma unroll
     for (int i = 0; i < half; ++i) {
-      const float give = upper ? values[i] : values[i + half];
-      const float keep = upper ? values[i + half] : values[i];
-      values[i] = keep + __shfl_xor_sync(0xffffffff, give, half);
+      const T give = upper ? values[i] : values[i + half], keep = upper ? values[i + half] : values[i];
+      values[i] = f(keep, exchange_lanes(give, half * FROM));
     }
   }
-  return sum_over_groups<COUNT>(values[0]);
+#pragma unroll
+  for (int step = COUNT * FROM; step < TO; step *= 2) values[0] = f(values[0], exchange_lanes(values[0], step));
+  return values[0];
+}
+
+template <int COUNT, int FROM, int TO>
+__device__ __forceinline__ float sum_over_some_lanes(float (&values)[COUNT]) {
+  return combine_over_lanes<COUNT, FROM, TO>(values, [](float a, float b) { return a + b; });
+}
+
+// Sums COUNT values over the lanes of a warp; afterwards lane l has the sum of value l % COUNT.
+template <int COUNT>
+__device__ __forceinline__ float sum_over_lanes(float (&values)[COUNT]) {
+  return sum_over_some_lanes<COUNT, 1, 32>(values);
 }
 
 // ------------------------------------------------------------------------------------------------------------ products
 
-// The elements of a 16-row tile that a lane holds after a product: rows `row`, `row + 8`, columns `column`, `column + 1`.
-struct Place {
-  int row, column;
-  __device__ Place(int m_tile, int n_tile) {
+// How the warps of a block share the product of ROWS rows with a weight: M_WARPS times N_WARPS of them, each with MT
+// row tiles of 16 and NT column tiles of 8. The more rows a warp has, the more often it uses a weight that it has read.
+template <int ROWS, int WARPS_>
+struct Tiling {
+  static constexpr int M_WARPS = WARPS_ > 4 && ROWS > 16 ? 2 : 1;
+  static constexpr int N_WARPS = WARPS_ / M_WARPS;
+  static constexpr int MT = ROWS / 16 / M_WARPS, NT = H / 8 / N_WARPS;
+  static constexpr int NUM_THREADS = 32 * WARPS_;
+  // Steps of 16 inputs for which weights are read in advance: the fewer sums a lane has, the more.
+  static constexpr int AHEAD = MT * NT <= 2 ? H / 16 : MT * NT <= 4 ? 2 : 1;
+  typedef float Sums[MT][NT][4];
+
+  static __device__ __forceinline__ int m_warp() { return threadIdx.x / 32 / N_WARPS; }
+  static __device__ __forceinline__ int n_warp() { return threadIdx.x / 32 % N_WARPS; }
+  // The first of the two rows and of the two columns that a lane holds of a tile; the others are 8 and 1 further.
+  static __device__ __forceinline__ int row(int m) { return 16 * (m_warp() * MT + m) + threadIdx.x % 32 / 4; }
+  static __device__ __forceinline__ int column(int n) { return 8 * (n_warp() * NT + n) + 2 * (threadIdx.x % 4); }
+
+  // Calls `f(row, column, two values, number)` for all neighbouring pairs of elements that this lane holds.
+  template <typename F>
+  static __device__ __forceinline__ void for_pairs(Sums& sums, F f) {
+#pragma unroll
+    for (int m = 0; m < MT; ++m)
+#pragma unroll
+      for (int n = 0; n < NT; ++n)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          f(row(m) + 8 * half, column(n), sums[m][n] + 2 * half, (m * NT + n) * 2 + half);
+  }
+
+  static __device__ __forceinline__ void clear(Sums& sums) {
+    for_pairs(sums, [](int, int, float* v, int) { v[0] = v[1] = 0.0f; });
+  }
+
+  // The part of a weight that this warp multiplies with, read AHEAD steps before it is needed.
+  struct Weights {
+    const uint4* source;
+    uint4 slices[AHEAD][NT / 2];
+    __device__ __forceinline__ void read(int k) {
+#pragma unroll
+      for (int n = 0; n < NT / 2; ++n) slices[k % AHEAD][n] = source[(k * (H / 16) + n) * 32];
+    }
+    __device__ __forceinline__ Weights() {}
+    __device__ __forceinline__ Weights(const u32* weight) { start(weight); }
+    __device__ __forceinline__ void start(const u32* weight) {
+      source = (const uint4*)weight + n_warp() * (NT / 2) * 32 + threadIdx.x % 32;
+#pragma unroll
+      for (int k = 0; k < AHEAD; ++k) read(k);
+    }
+  };
+
+  // sums += tile times weights.
+  static __device__ __forceinline__ void multiply(Sums& sums, const bf16* tile, Weights& weights) {
     const int lane = threadIdx.x % 32;
-    row = 16 * m_tile + lane / 4;
-    column = 8 * n_tile + 2 * (lane % 4);
+    tile += (16 * m_warp() * MT + lane % 16) * TILE_STRIDE + 8 * (lane / 16);
+#pragma unroll
+    for (int k = 0; k < H / 16; ++k) {
+      uint4 b[NT / 2];
+#pragma unroll
+      for (int n = 0; n < NT / 2; ++n) b[n] = weights.slices[k % AHEAD][n];
+      if (k + AHEAD < H / 16) weights.read(k + AHEAD);
+#pragma unroll
+      for (int m = 0; m < MT; ++m) {
+        u32 a[4];
+        load_matrices(a, tile + 16 * m * TILE_STRIDE + 16 * k);
+#pragma unroll
+        for (int n = 0; n < NT / 2; ++n) {
+          multiply_accumulate(sums[m][2 * n], a, b[n].x, b[n].y);
+          multiply_accumulate(sums[m][2 * n + 1], a, b[n].z, b[n].w);
+        }
+      }
+    }
+  }
+
+  // Copies a tile from shared to global memory, where rows follow each other without gaps.
+  static __device__ __forceinline__ void copy_out(bf16* out, const bf16* tile) {
+#pragma unroll 2
+    for (int i = threadIdx.x; i < ROWS * (H / 8); i += NUM_THREADS)
+      ((uint4*)out)[i] = *(const uint4*)(tile + (i / (H / 8)) * TILE_STRIDE + (i % (H / 8)) * 8);
   }
 };
-
-// acc[m][n] += tile (16 MT rows, H) times the columns of `weight` that belong to this warp: n tiles warp * NT ... + NT.
-template <int MT, int NT>
-__device__ __forceinline__ void multiply(float (&acc)[MT][NT][4], const bf16* tile, const u32* weight) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-  for (int k = 0; k < H / 16; ++k) {
-    u32 b[NT][2];
-#pragma unroll
-    for (int n = 0; n < NT; ++n) {
-      const uint2 pair = ((const uint2*)weight)[(k * (H / 8) + warp * NT + n) * 32 + lane];
-      b[n][0] = pair.x;
-      b[n][1] = pair.y;
-    }
-#pragma unroll
-    for (int m = 0; m < MT; ++m) {
-      const u32* rows = (const u32*)(tile + (16 * m + lane / 4) * TILE_STRIDE + 16 * k + 2 * (lane % 4));
-      const u32 a[4] = {rows[0], rows[8 * TILE_STRIDE / 2], rows[4], rows[8 * TILE_STRIDE / 2 + 4]};
-#pragma unroll
-      for (int n = 0; n < NT; ++n) multiply_accumulate(acc[m][n], a, b[n][0], b[n][1]);
-    }
-  }
-}
-
-template <int MT, int NT>
-__device__ __forceinline__ void clear(float (&acc)[MT][NT][4]) {
-#pragma unroll
-  for (int m = 0; m < MT; ++m)
-#pragma unroll
-    for (int n = 0; n < NT; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) acc[m][n][e] = 0.0f;
-}
-
-// Calls `f(row, column, &two values)` for all neighbouring pairs of elements that this lane holds.
-template <int MT, int NT, typename F>
-__device__ __forceinline__ void for_pairs(float (&acc)[MT][NT][4], F f) {
-  const int warp = threadIdx.x / 32;
-#pragma unroll
-  for (int m = 0; m < MT; ++m)
-#pragma unroll
-    for (int n = 0; n < NT; ++n) {
-      const Place place(m, warp * NT + n);
-      f(place.row, place.column, acc[m][n]);
-      f(place.row + 8, place.column, acc[m][n] + 2);
-    }
-}
 
 __device__ __forceinline__ void store_pair(bf16* tile, int row, int column, float first, float second) {
   *(u32*)(tile + row * TILE_STRIDE + column) = pack(first, second);
 }
 
-__device__ __forceinline__ float2 load_pair(const bf16* tile, int row, int column) {
-  const u32 packed = *(const u32*)(tile + row * TILE_STRIDE + column);
-  return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000u));
-}
+// As two bits, which of two values are above zero.
+__device__ __forceinline__ u32 above_zero(const float* v) { return (v[0] > 0.0f ? 1 : 0) | (v[1] > 0.0f ? 2 : 0); }
 
-// Copies a tile from shared to global memory, where rows follow each other without gaps.
-__device__ __forceinline__ void copy_out(bf16* out, const bf16* tile, int rows) {
-  for (int i = threadIdx.x; i < rows * (H / 8); i += THREADS)
-    ((uint4*)out)[i] = *(const uint4*)(tile + (i / (H / 8)) * TILE_STRIDE + (i % (H / 8)) * 8);
+__device__ __forceinline__ float2 unpack_pair(u32 packed) {
+  return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000u));
 }

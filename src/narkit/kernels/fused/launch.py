@@ -13,7 +13,7 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from narkit.kernels.fused import nvrtc
 from narkit.kernels.stacks import Row
 
 OLDEST_GPU = 80  # compute capability times ten: bfloat16 on the matrix units
-THREADS = 128
 
 
 class Mode(enum.StrEnum):
@@ -100,6 +99,7 @@ class Kernel:
     rows_read: tuple[tuple[int, str], ...] = ()  # operands that may be rows of stacks over time, and the macros for it
     rows_written: tuple[tuple[int, str], ...] = ()  # the same for outputs
     copied: tuple[int, ...] = ()  # outputs that are given as they are, too, after the others, if they are such rows
+    threads: int = field(default=128, kw_only=True)  # per block
 
     def __call__(self, *operands: Array, outputs: Sequence[Output]) -> list[Array]:
         """Runs it; `outputs` are the shapes and types of what it writes."""
@@ -221,7 +221,7 @@ def _lower_to_gpu(context, *operands, kernel: Kernel, outputs, seeds: int, rows:
         first = len(operands) - len(rows.written)
         aliases = {first + i: output for i, output in enumerate(rows.written)}
     rule = jax.ffi.ffi_lowering("__gpu$xla.gpu.ptx", operand_output_aliases=aliases)
-    grid, block = (*kernel.grid, seeds), (THREADS, 1, 1)
+    grid, block = (*kernel.grid, seeds), (kernel.threads, 1, 1)
     sizes = {f"{what}_{axis}": np.int32(size) for what, shape in (("grid", grid), ("block", block))
              for axis, size in zip("xyz", shape, strict=True)}  # fmt: skip
     return rule(

@@ -9,8 +9,6 @@
 #define SENDER_BLOCKS ((N + SENDERS - 1) / SENDERS)
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
 #define ROWS (SENDERS * RECEIVERS)
-#define M_TILES (ROWS / 16)
-#define N_TILES (H / 8 / WARPS)
 // Per edge: its logits over k, their normaliser, the mixed scalars. Beyond 1,289 nodes an int cannot count them all.
 #if N > 1200
 #define RECORD ((long long)(N + 1 + P))
@@ -23,6 +21,7 @@
 #define FRAGMENTS (H * H / 2)  // 32-bit words of a weight
 #define SMALL (P + 3)  // rows of small gradients of the products: V, v, b1, b2
 #define SHARED_TILE (ROWS * TILE_STRIDE)
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
 
 #ifndef TIMED_terms
 #define TIMED_terms 0
@@ -61,70 +60,132 @@ __device__ __forceinline__ void own_scalars(const float* scalars, int first_i, i
   }
 }
 
-// Rows `mixed V + v`: with attention rectified to be multiplied by Me, without it what is multiplied by W1.
-__device__ __forceinline__ float4 edge_features(
-    const float* mixed, const float4 (&value)[P], float4 value_offset, int row) {
-  float4 sum = value_offset;
-#pragma unroll
-  for (int p = 0; p < P; ++p) sum = axpy(mixed[row * P + p], value[p], sum);
-  return sum;
+// What the edges of a tile get from their nodes: receive_j + send_i, added to `sums`.
+template <typename T>
+__device__ __forceinline__ void add_nodes(typename T::Sums& sums, const float* terms, int first_i, int first_j) {
+  const float* receive = terms + (ATTENTION ? 3 * H : 0);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
+    const float2 r = *(const float2*)(receive + last(first_j + row / SENDERS) * TERMS + column);
+    v[0] += r.x;
+    v[1] += r.y;
+  });
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
+    const float2 s = *(const float2*)(receive + H + last(first_i + row % SENDERS) * TERMS + column);
+    v[0] += s.x;
+    v[1] += s.y;
+  });
 }
 
-__device__ __forceinline__ void store_features(bf16* tile, int row, float4 values) {
-  const int lane = threadIdx.x % 32;
-  *(uint2*)(tile + row * TILE_STRIDE + 4 * lane) =
-      make_uint2(pack(fmaxf(values.x, 0.0f), fmaxf(values.y, 0.0f)), pack(fmaxf(values.z, 0.0f), fmaxf(values.w, 0.0f)));
+template <typename T>
+__device__ __forceinline__ void start_with(typename T::Sums& sums, const float* bias) {
+  T::for_pairs(sums, [&](int, int column, float* v, int) {
+    const float2 b = *(const float2*)(bias + column);
+    v[0] = b.x, v[1] = b.y;
+  });
 }
 
-// Fills the inputs of the products, all but the last output: `inputs[m]` is what product m reads, rectified.
+// Rectifies `sums` into a tile. Gives the bits of those above zero, as far as there is room for them.
+template <typename T>
+__device__ __forceinline__ u32 store_rectified(typename T::Sums& sums, bf16* tile) {
+  u32 positive = 0;
+  T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
+    if (2 * pair < 32) positive |= above_zero(v) << (2 * pair);
+    store_pair(tile, row, column, fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
+  });
+  return positive;
+}
+
+// Takes the scalars of a tile of edges through all products but the last. The inputs of the products, rectified, stand
+// in turn in the two tiles: `written(m)` is called while the input of product m is complete, `positive(m, bits)` before
+// that with those of this lane's elements that are above zero. The last is in tile PRODUCTS - 1 modulo 2 at the end.
+template <typename T, typename Written, typename Positive>
 __device__ __forceinline__ void through_products(
     const float* terms, const float* mixed, const float* value, const float* value_offset, const u32* weights,
-    const float* biases, int first_i, int first_j, bf16* const (&inputs)[3]) {
-  const int warp = threadIdx.x / 32;
-  float4 directions[P];
+    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], Written written, Positive positive) {
+  typename T::Sums sums;
+  start_with<T>(sums, value_offset);
+  if (!ATTENTION) add_nodes<T>(sums, terms, first_i, first_j);
+#pragma unroll 2
+  for (int p = 0; p < P; ++p)
+    T::for_pairs(sums, [&](int row, int column, float* v, int) {
+      const float2 direction = *(const float2*)(value + p * H + column);
+      const float s = mixed[row * P + p];
+      v[0] = fmaf(s, direction.x, v[0]);
+      v[1] = fmaf(s, direction.y, v[1]);
+    });
 #pragma unroll
-  for (int p = 0; p < P; ++p) directions[p] = features(value + p * H);
-  const float4 offset = features(value_offset);
-  const float* receive = terms + (ATTENTION ? 3 * H : 0);
-  const float* send = receive + H;
-  float acc[M_TILES][N_TILES][4];
-  for (int row = warp; row < ROWS; row += WARPS) {
-    float4 sum = edge_features(mixed, directions, offset, row);
-    if (!ATTENTION)
-      sum = sum + features(receive + last(first_j + row / SENDERS) * TERMS) +
-            features(send + last(first_i + row % SENDERS) * TERMS);
-    store_features(inputs[0], row, sum);
+  for (int m = 0; m < PRODUCTS - 1; ++m) {
+    positive(m, store_rectified<T>(sums, tiles[m % 2]));
+    typename T::Weights of_product(weights + m * FRAGMENTS);
+    if (m == PRODUCTS - 2) {
+      start_with<T>(sums, biases);
+    } else {
+      T::clear(sums);
+      add_nodes<T>(sums, terms, first_i, first_j);
+    }
+    __syncthreads();
+    T::multiply(sums, tiles[m % 2], of_product);
+    written(m);
   }
-  __syncthreads();
-#if ATTENTION
-  clear(acc);
-  multiply(acc, inputs[0], weights);
-  for_pairs(acc, [&](int row, int column, float* v) {
-    const float2 r = *(const float2*)(receive + last(first_j + row / SENDERS) * TERMS + column);
-    const float2 s = *(const float2*)(send + last(first_i + row % SENDERS) * TERMS + column);
-    store_pair(inputs[1], row, column, fmaxf(v[0] + r.x + s.x, 0.0f), fmaxf(v[1] + r.y + s.y, 0.0f));
-  });
-  __syncthreads();
-#endif
-  clear(acc);
-  multiply(acc, inputs[PRODUCTS - 2], weights + (PRODUCTS - 2) * FRAGMENTS);
-  for_pairs(acc, [&](int row, int column, float* v) {
-    const float2 b = *(const float2*)(biases + column);
-    store_pair(inputs[PRODUCTS - 1], row, column, fmaxf(v[0] + b.x, 0.0f), fmaxf(v[1] + b.y, 0.0f));
-  });
-  __syncthreads();
+  positive(PRODUCTS - 1, store_rectified<T>(sums, tiles[(PRODUCTS - 1) % 2]));
 }
 
-// Shared memory of the forward kernel: two tiles, the messages, the mixed scalars.
+// How the rows of a tile, j after j, lie in the registers of a warp and its lanes. A lane holds two rows of every row
+// tile, eight apart; a group is what is reduced over the senders of one receiver.
+template <typename T>
+struct Receivers {
+  static constexpr int LANES = SENDERS < 8 ? SENDERS : 8;  // lanes with rows of the same receiver
+  static constexpr int HALVES = SENDERS / LANES;           // rows of the same receiver in a lane's row tile
+  static constexpr int GROUPS = T::MT * (2 / HALVES);
+  static constexpr int COLUMNS = 2 * T::NT;                // of a lane
+  static constexpr int COUNT = COLUMNS < LANES ? COLUMNS : LANES;  // columns that are reduced at a time
+  static constexpr int CALLS = COLUMNS / COUNT;
+  static_assert(SENDERS >= 8 || T::MT == 1, "receivers of several row tiles in one");
+
+  // The receiver, in the tile, and the column that this lane has in the end.
+  static __device__ __forceinline__ int receiver(int group) {
+    return SENDERS < 8 ? 2 * group + threadIdx.x % 32 / 16 : T::m_warp() * GROUPS + group;
+  }
+  static __device__ __forceinline__ int column(int call) {
+    const int number = call * COUNT + threadIdx.x % 32 / 4 % COUNT;
+    return T::column(number / 2) + number % 2;
+  }
+  // Whether no other lane has the same.
+  static __device__ __forceinline__ bool first_of_its_kind() { return threadIdx.x % 32 / 4 % LANES < COUNT; }
+  static __device__ __forceinline__ float& element(typename T::Sums& sums, int group, int number, int half) {
+    return sums[group / (2 / HALVES)][number / 2][number % 2 + 2 * (HALVES == 2 ? half : group % 2)];
+  }
+};
+
+// Shared memory of the forward kernel: two tiles, the mixed scalars.
+
+struct Candidate {
+  float value;
+  int from;
+};
+
+__device__ __forceinline__ Candidate exchange_lanes(Candidate mine, int step) {
+  return {__shfl_xor_sync(0xffffffff, mine.value, step), __shfl_xor_sync(0xffffffff, mine.from, step)};
+}
+
+// Of equal ones the first sender's.
+__device__ __forceinline__ Candidate higher(Candidate a, Candidate b) {
+  return a.value > b.value || (a.value == b.value && a.from < b.from) ? a : b;
+}
 
 template <bool SAVE>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
     float* record) {
-  bf16* tiles = (bf16*)memory;
-  float* messages = (float*)(tiles + 2 * SHARED_TILE);
-  float* mixed = messages + ROWS * WIDE_STRIDE;
+  typedef Tiling<ROWS, WARPS> T;
+  typedef Receivers<T> R;
+  bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
+#if ATTENTION
+  float* mixed = (float*)memory + LARGER(SHARED_TILE, sizeof(AttentionMemory) / 4);
+#else
+  float* mixed = (float*)memory + SHARED_TILE;
+#endif
   const Sample at(RECEIVER_BLOCKS);
   const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
   terms += at.at(TIMED_terms, now) * N * TERMS;
@@ -139,14 +200,16 @@ __device__ __forceinline__ void forward(
   best += at.at(TIMED_best, now) * N * H;
   record += at.at(TIMED_record, now) * N * N * RECORD;
 
-  float highest[RECEIVERS];
-  int from[RECEIVERS];
+  Candidate highest[R::GROUPS][R::CALLS];
 #pragma unroll
-  for (int j = 0; j < RECEIVERS; ++j) highest[j] = -3.0e38f, from[j] = 0;
+  for (int group = 0; group < R::GROUPS; ++group)
+#pragma unroll
+    for (int call = 0; call < R::CALLS; ++call) highest[group][call] = {-3.0e38f, 0};
 #pragma unroll 1
   for (int first_i = 0; first_i < N; first_i += SENDERS) {
 #if ATTENTION
-    AttentionMemory& shared = *(AttentionMemory*)messages;  // which are made later
+    AttentionMemory& shared = *(AttentionMemory*)memory;  // where tiles will be
+    if (first_i > 0) __syncthreads();
     stage(shared, terms, triplet, attention);
     __syncthreads();
     for (int a = threadIdx.x / 32 * 4; a < SENDERS; a += 4 * WARPS)
@@ -156,29 +219,38 @@ __device__ __forceinline__ void forward(
     own_scalars(scalars, first_i, first_j, mixed);
 #endif
     __syncthreads();
-    bf16* inputs[3] = {tiles, tiles + SHARED_TILE, tiles};
-    through_products(terms, mixed, value, value_offset, weights, biases, first_i, first_j, inputs);
-    float acc[M_TILES][N_TILES][4];
-    clear(acc);
-    multiply(acc, inputs[PRODUCTS - 1], weights + (PRODUCTS - 1) * FRAGMENTS);
-    for_pairs(acc, [&](int row, int column, float* v) {
-      const float2 b = *(const float2*)(biases + H + column);
-      *(float2*)(messages + row * WIDE_STRIDE + column) = make_float2(v[0] + b.x, v[1] + b.y);
-    });
+    through_products<T>(terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles, [](int) {},
+                        [](int, u32) {});
+    typename T::Sums sums;
+    typename T::Weights of_product(weights + (PRODUCTS - 1) * FRAGMENTS);
+    start_with<T>(sums, biases + H);
     __syncthreads();
+    T::multiply(sums, tiles[(PRODUCTS - 1) % 2], of_product);
 #pragma unroll
-    for (int j = 0; j < RECEIVERS; ++j)
-      for (int i = 0; i < SENDERS && first_i + i < N; ++i) {
-        const float v = messages[(j * SENDERS + i) * WIDE_STRIDE + threadIdx.x];
-        if (v > highest[j]) highest[j] = v, from[j] = first_i + i;
+    for (int group = 0; group < R::GROUPS; ++group)
+#pragma unroll
+      for (int call = 0; call < R::CALLS; ++call) {
+        Candidate candidates[R::COUNT];
+#pragma unroll
+        for (int c = 0; c < R::COUNT; ++c)
+#pragma unroll
+          for (int half = 0; half < R::HALVES; ++half) {
+            const int i = first_i + threadIdx.x % 32 / 4 % R::LANES + 8 * half;
+            const Candidate next = {i < N ? R::element(sums, group, call * R::COUNT + c, half) : -3.0e38f, i};
+            candidates[c] = half == 0 ? next : higher(candidates[c], next);
+          }
+        highest[group][call] = higher(
+            highest[group][call], combine_over_lanes<R::COUNT, 4, 4 * R::LANES>(candidates, higher));
       }
-    __syncthreads();
   }
 #pragma unroll
-  for (int j = 0; j < RECEIVERS; ++j)
-    if (first_j + j < N) {
-      message[(first_j + j) * H + threadIdx.x] = highest[j];
-      if (SAVE) best[(first_j + j) * H + threadIdx.x] = from[j];
+  for (int group = 0; group < R::GROUPS; ++group)
+#pragma unroll
+    for (int call = 0; call < R::CALLS; ++call) {
+      const int j = first_j + R::receiver(group), column = R::column(call);
+      if (j >= N || !R::first_of_its_kind()) continue;
+      message[j * H + column] = highest[group][call].value;
+      if (SAVE) best[j * H + column] = highest[group][call].from;
     }
 }
 
@@ -205,12 +277,76 @@ extern "C" __global__ void __launch_bounds__(THREADS, FPS) messages_forward_savi
 // ------------------------------------------------------------------------------------------- backward of the products
 
 #if defined(BUILD_messages_backward)
-// Shared memory: the three inputs, two cotangents, the mixed scalars. The gradient of the edge features, in float32,
-// takes the place of the second and third input once they are no longer needed.
+#define BACKWARD_WARPS 8
+typedef Tiling<ROWS, BACKWARD_WARPS> Backward;
+typedef Receivers<Backward> OfNodes;
+
+// Shared memory: a tile; a tile, or at the end the shares of warps in V, v and the mixed scalars; the chosen senders
+// and their cotangents, or later the shares in b1 and the senders; the mixed scalars. messages.py counts the same.
+#define CHOSEN (2 * RECEIVERS * H)                                  // floats
+#define SHARES (Backward::M_WARPS * (1 + SENDERS) * H)
+#define OF_WARPS (Backward::N_WARPS * P * ROWS + Backward::M_WARPS * (P + 1) * H)
+
+// The sums of a tile over its senders, to `d_receive`, and over the receivers that this warp has, to `to_senders`.
+__device__ __forceinline__ void sum_over_nodes(Backward::Sums& sums, int first_j, float* d_receive, float* to_senders) {
+  typedef OfNodes R;
+  static_assert(R::CALLS == 1, "more columns than lanes");
+#pragma unroll
+  for (int half = 0; half < R::HALVES; ++half) {
+    const int i = threadIdx.x % 32 / 4 % R::LANES + 8 * half;
+#pragma unroll
+    for (int n = 0; n < Backward::NT; ++n) {
+      float2 total = make_float2(0.0f, 0.0f);
+#pragma unroll
+      for (int group = 0; group < R::GROUPS; ++group) {
+        total.x += R::element(sums, group, 2 * n, half);
+        total.y += R::element(sums, group, 2 * n + 1, half);
+      }
+      if (SENDERS < 8) {
+        total.x += __shfl_xor_sync(0xffffffff, total.x, 16);
+        total.y += __shfl_xor_sync(0xffffffff, total.y, 16);
+      }
+      *(float2*)(to_senders + (Backward::m_warp() * SENDERS + i) * H + Backward::column(n)) = total;
+    }
+  }
+#pragma unroll
+  for (int group = 0; group < R::GROUPS; ++group) {
+    float values[R::COUNT];
+#pragma unroll
+    for (int c = 0; c < R::COUNT; ++c)
+      values[c] = R::element(sums, group, c, 0) + (R::HALVES == 2 ? R::element(sums, group, c, 1) : 0.0f);
+    const float total = sum_over_some_lanes<R::COUNT, 4, 4 * R::LANES>(values);
+    const int j = first_j + R::receiver(group);
+    if (j < N && R::first_of_its_kind()) d_receive[j * H + R::column(0)] = total;
+  }
+}
+
+// The sums over the rows of a warp, weighted by `factor(row)`, to `out`, an array over columns.
+template <typename F>
+__device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out, F factor) {
+  constexpr int COUNT = OfNodes::COLUMNS;
+  float values[COUNT];
+#pragma unroll
+  for (int c = 0; c < COUNT; ++c) values[c] = 0.0f;
+  Backward::for_pairs(sums, [&](int row, int, float* v, int pair) {
+    const int c = 2 * (pair / 2 % Backward::NT);
+    values[c] = fmaf(factor(row), v[0], values[c]);
+    values[c + 1] = fmaf(factor(row), v[1], values[c + 1]);
+  });
+  const float total = sum_over_some_lanes<COUNT, 4, 32>(values);
+  const int number = threadIdx.x % 32 / 4 % COUNT;
+  if (threadIdx.x % 32 / 4 < COUNT) out[Backward::column(number / 2) + number % 2] = total;
+}
+
+// Adds up `vectors` vectors of which every row of warps has left its share.
+__device__ __forceinline__ void write_sum_of_shares(float* out, const float* shares, int vectors, int written) {
+  for (int k = threadIdx.x; k < written * H; k += Backward::NUM_THREADS)
+    out[k] = Backward::M_WARPS > 1 ? shares[k] + shares[vectors * H + k] : shares[k];
+}
 
 // Writes the operands of the weights' gradients, the gradients of what nodes receive and send, of the mixed scalars
 // (and `expected`, their inner product with the scalars), and per tile the small gradients V, v, b1, b2.
-extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
+extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 3 : 2) messages_backward(
     const float* terms, const float* scalars, const float* value, const float* value_offset, const u32* weights,
     const u32* transposed, const float* biases, const int* best, const float* record, const float* d_message,
     TIME_PARAMETERS
@@ -225,129 +361,135 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
 #else
   bf16 *operands[2] = {operand_0, operand_1}, *cotangents[2] = {cotangent_0, cotangent_1};
 #endif
-  bf16* inputs[3];
-  for (int m = 0; m < 3; ++m) inputs[m] = (bf16*)memory + m * SHARED_TILE;
-  bf16* outputs[2] = {(bf16*)memory + 3 * SHARED_TILE, (bf16*)memory + 4 * SHARED_TILE};
-  float* d_features = (float*)inputs[1];
-  float* mixed = (float*)((bf16*)memory + 5 * SHARED_TILE);
+  float* chosen_d = (float*)((bf16*)memory + SHARED_TILE) + LARGER(SHARED_TILE / 2, OF_WARPS);
+  int* chosen = (int*)(chosen_d + RECEIVERS * H);
+  float *of_bias = chosen_d, *to_senders = of_bias + Backward::M_WARPS * H;
+  float* mixed = chosen_d + LARGER(CHOSEN, SHARES);
+  bf16* const tiles[2] = {(bf16*)memory + SHARED_TILE, (bf16*)memory};
+  float* of_warps = (float*)tiles[0];  // the last product reads the other one
 
-  const int tiles = RECEIVER_BLOCKS * SENDER_BLOCKS;
-  const Sample at(tiles);
-  const int tile = blockIdx.x % tiles;
+  const int num_tiles = RECEIVER_BLOCKS * SENDER_BLOCKS;
+  const Sample at(num_tiles);
+  const int tile = blockIdx.x % num_tiles, now = NOW;
   const int first_j = tile / SENDER_BLOCKS * RECEIVERS, first_i = tile % SENDER_BLOCKS * SENDERS;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  terms += at.at(TIMED_terms, NOW) * N * TERMS;
-  scalars += at.at(TIMED_scalars, NOW) * N * N * P;
+  const int number = (row_of(at.seed, TIMED_operands, now) * SAMPLES + at.sample) * num_tiles + tile;  // of the tile
+  best += at.at(TIMED_best, now) * N * H;
+  record += at.at(TIMED_record, now) * N * N * RECORD;
+  d_message += at.index * N * H;
+  scalars += at.at(TIMED_scalars, now) * N * N * P;
+  for (int k = threadIdx.x; k < RECEIVERS * H; k += Backward::NUM_THREADS) {
+    const int j = first_j + k / H;
+    chosen[k] = j < N ? best[first_j * H + k] - first_i : -1;
+    chosen_d[k] = j < N ? d_message[first_j * H + k] : 0.0f;
+  }
+  for (int k = threadIdx.x; k < ROWS * P; k += Backward::NUM_THREADS) {
+    const int row = k / P, i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
+    mixed[k] = ATTENTION ? record[(i * N + j) * RECORD + N + 1 + k % P] : edge(scalars, i, j)[k % P];
+  }
+  terms += at.at(TIMED_terms, now) * N * TERMS;
   value += at.seed * P * H;
   value_offset += at.seed * H;
   weights += at.seed * PRODUCTS * FRAGMENTS;
-  transposed += at.seed * PRODUCTS * FRAGMENTS;
   biases += at.seed * 2 * H;
-  best += at.at(TIMED_best, NOW) * N * H;
-  record += at.at(TIMED_record, NOW) * N * N * RECORD;
-  d_message += at.index * N * H;
-  const long long place = (at.at(TIMED_operands, NOW) * tiles + tile) * ROWS * H;
-  d_receive += (at.index * SENDER_BLOCKS + tile % SENDER_BLOCKS) * N * H;
-  d_send += (at.index * RECEIVER_BLOCKS + tile / SENDER_BLOCKS) * N * H;
-  d_mixed += at.index * N * N * (P + 1);
-  small += (at.at(TIMED_small, NOW) * tiles + tile) * SMALL * H;
-
-#if ATTENTION
-  for (int row = threadIdx.x; row < ROWS; row += THREADS) {
-    const float* saved = record + (last(first_i + row % SENDERS) * N + last(first_j + row / SENDERS)) * RECORD + N + 1;
-    for (int p = 0; p < P; ++p) mixed[row * P + p] = saved[p];
-  }
-#else
-  own_scalars(scalars, first_i, first_j, mixed);
-#endif
   __syncthreads();
-  through_products(terms, mixed, value, value_offset, weights, biases, first_i, first_j, inputs);
-#pragma unroll
-  for (int m = 0; m < PRODUCTS; ++m) copy_out(operands[m] + place, inputs[m], ROWS);
+  const auto keep = [&](bf16* out, const bf16* tile) {
+    Backward::copy_out(out + (long long)number * (ROWS * H), tile);
+  };
+  u32 positive[PRODUCTS];  // bits: where the inputs of products are above zero
+  through_products<Backward>(
+      terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
+      [&](int m) { keep(operands[m], tiles[m % 2]); },
+      [&](int m, u32 bits) { hold(positive[m] = bits); });
+  __syncthreads();
+  keep(operands[PRODUCTS - 1], tiles[(PRODUCTS - 1) % 2]);
+
+  transposed += at.seed * PRODUCTS * FRAGMENTS;
+  small += (at.at(TIMED_small, now) * num_tiles + tile) * SMALL * H;
 
   // The cotangent of a message goes to the sender that it came from.
-  const int column = threadIdx.x;
-  float sum = 0.0f;
-  for (int row = 0; row < ROWS; ++row) {
-    const int i = first_i + row % SENDERS, j = first_j + row / SENDERS;
-    const bool chosen = i < N && j < N && best[j * H + column] == i;
-    const float d = chosen ? d_message[j * H + column] : 0.0f;
-    outputs[0][row * TILE_STRIDE + column] = (bf16)(pack(d, 0.0f) & 0xffffu);
-    sum += d;
-  }
-  small[(P + 2) * H + column] = sum;
-  __syncthreads();
-  copy_out(cotangents[PRODUCTS - 1] + place, outputs[0], ROWS);
-
-  float acc[M_TILES][N_TILES][4];
-  int current = 0;
-#pragma unroll 1
-  for (int m = PRODUCTS - 1; m > 0; --m) {
-    clear(acc);
-    multiply(acc, outputs[current], transposed + m * FRAGMENTS);
-    bf16 *rectified = inputs[m], *out = outputs[1 - current];
-    for_pairs(acc, [&](int row, int column, float* v) {
-      const float2 input = load_pair(rectified, row, column);
-      store_pair(out, row, column, input.x > 0.0f ? v[0] : 0.0f, input.y > 0.0f ? v[1] : 0.0f);
-    });
-    __syncthreads();
-    current = 1 - current;
-    copy_out(cotangents[m - 1] + place, out, ROWS);
-    if (m == PRODUCTS - 1) {
-      sum = 0.0f;
-      for (int row = 0; row < ROWS; ++row) sum += unpack(out[row * TILE_STRIDE + column]);
-      small[(P + 1) * H + column] = sum;
-    }
-  }
-  // What `receive_j + send_i` is added to: with attention the output of the first product, without it its input.
-  clear(acc);
-  multiply(acc, outputs[current], transposed);
-  __syncthreads();  // `d_features` overwrites inputs that other warps may still read
-  for_pairs(acc, [&](int row, int column, float* v) {
-    const float2 input = load_pair(inputs[0], row, column);
-    *(float2*)(d_features + row * WIDE_STRIDE + column) =
-        make_float2(input.x > 0.0f ? v[0] : 0.0f, input.y > 0.0f ? v[1] : 0.0f);
+  Backward::Sums sums;
+  Backward::for_pairs(sums, [&](int row, int column, float*, int) {
+    const int from = row / SENDERS * H + column, i = row % SENDERS;
+    store_pair(tiles[PRODUCTS % 2], row, column, chosen[from] == i ? chosen_d[from] : 0.0f,
+               chosen[from + 1] == i ? chosen_d[from + 1] : 0.0f);
   });
-  __syncthreads();
-
-  float of_value[P], of_offset = 0.0f, to_sender[SENDERS];
+  if (threadIdx.x < H) {
+    float sum = 0.0f;
 #pragma unroll
-  for (int p = 0; p < P; ++p) of_value[p] = 0.0f;
-#pragma unroll
-  for (int i = 0; i < SENDERS; ++i) to_sender[i] = 0.0f;
-  for (int j = 0; j < RECEIVERS; ++j) {
-    float to_receiver = 0.0f;
-#pragma unroll
-    for (int i = 0; i < SENDERS; ++i) {
-      const int row = j * SENDERS + i;
-      const float d = d_features[row * WIDE_STRIDE + column];
-      const float d_sum = ATTENTION ? unpack(outputs[current][row * TILE_STRIDE + column]) : d;
-      to_receiver += d_sum;
-      to_sender[i] += d_sum;
-      of_offset += d;
-#pragma unroll
-      for (int p = 0; p < P; ++p) of_value[p] = fmaf(mixed[row * P + p], d, of_value[p]);
+    for (int j = 0; j < RECEIVERS; ++j) {
+      const int i = chosen[j * H + threadIdx.x];
+      sum += i >= 0 && i < SENDERS ? chosen_d[j * H + threadIdx.x] : 0.0f;
     }
-    if (first_j + j < N) d_receive[(first_j + j) * H + column] = to_receiver;
+    small[(P + 2) * H + threadIdx.x] = sum;
   }
+  const auto write_to_senders = [&]() {
+    float* out = d_send + ((at.index * RECEIVER_BLOCKS + tile / SENDER_BLOCKS) * N + first_i) * H;
+    write_sum_of_shares(out, to_senders, SENDERS, N - first_i < SENDERS ? N - first_i : SENDERS);
+  };
 #pragma unroll
-  for (int i = 0; i < SENDERS; ++i)
-    if (first_i + i < N) d_send[(first_i + i) * H + column] = to_sender[i];
-#pragma unroll
-  for (int p = 0; p < P; ++p) small[p * H + column] = of_value[p];
-  small[P * H + column] = of_offset;
-
-  for (int row = warp; row < ROWS; row += WARPS) {
-    const int i = first_i + row % SENDERS, j = first_j + row / SENDERS;
-    const float4 d = *(const float4*)(d_features + row * WIDE_STRIDE + 4 * lane);
-    float expected = 0.0f;
-    for (int p = 0; p < P; ++p) {
-      float partial[1] = {dot(d, features(value + p * H), 0.0f)};
-      const float total = sum_over_lanes<1>(partial);
-      expected = fmaf(total, mixed[row * P + p], expected);
-      if (lane == 0 && i < N && j < N) d_mixed[(i * N + j) * (P + 1) + p] = total;
+  for (int m = PRODUCTS - 1; m >= 0; --m) {
+    bf16* const cotangent = tiles[(2 * PRODUCTS - 1 - m) % 2];
+    Backward::Weights of_product(transposed + m * FRAGMENTS);
+    __syncthreads();
+    // What the last turn left behind.
+    if (m == PRODUCTS - 2) write_sum_of_shares(small + (P + 1) * H, of_bias, 1, 1);
+    if (ATTENTION && m == 0) write_to_senders();
+    Backward::clear(sums);
+    Backward::multiply(sums, cotangent, of_product);
+    keep(cotangents[m], cotangent);
+    Backward::for_pairs(sums, [&](int row, int column, float* v, int pair) {
+      v[0] = positive[m] >> (2 * pair) & 1 ? v[0] : 0.0f;
+      v[1] = positive[m] >> (2 * pair) & 2 ? v[1] : 0.0f;
+      if (m == 0) return;
+      const u32 packed = pack(v[0], v[1]);
+      *(u32*)(tiles[(2 * PRODUCTS - m) % 2] + row * TILE_STRIDE + column) = packed;
+      const float2 rounded = unpack_pair(packed);
+      v[0] = rounded.x, v[1] = rounded.y;
+    });
+    if (m == PRODUCTS - 1) sum_over_rows(sums, of_bias + Backward::m_warp() * H, [](int) { return 1.0f; });
+    // What `receive_j + send_i` is added to: with attention the output of the first product, without it its input.
+    if (m == (ATTENTION ? 1 : 0)) {
+      float* out = d_receive + (at.index * SENDER_BLOCKS + tile % SENDER_BLOCKS) * N * H;
+      sum_over_nodes(sums, first_j, out, to_senders);
     }
-    if (lane == 0 && i < N && j < N) d_mixed[(i * N + j) * (P + 1) + P] = expected;
+  }
+
+  // The gradients of V and v, summed over rows, and of the mixed scalars, over columns; then over warps.
+  float* of_value = of_warps + Backward::N_WARPS * P * ROWS;
+#pragma unroll 2
+  for (int p = 0; p < P; ++p) {
+    constexpr int COUNT = 2 * Backward::MT;
+    float along[COUNT];
+#pragma unroll
+    for (int r = 0; r < COUNT; ++r) along[r] = 0.0f;
+    Backward::for_pairs(sums, [&](int, int column, float* v, int pair) {
+      const float2 direction = *(const float2*)(value + p * H + column);
+      const int r = pair / (2 * Backward::NT) * 2 + pair % 2;
+      along[r] = fmaf(v[0], direction.x, fmaf(v[1], direction.y, along[r]));
+    });
+    const float total = sum_over_some_lanes<COUNT, 1, 4>(along);
+    const int r = threadIdx.x % COUNT, row = Backward::row(r / 2) + 8 * (r % 2);
+    if (threadIdx.x % 4 < COUNT) of_warps[(Backward::n_warp() * P + p) * ROWS + row] = total;
+    sum_over_rows(sums, of_value + (Backward::m_warp() * (P + 1) + p) * H, [&](int row) { return mixed[row * P + p]; });
+  }
+  sum_over_rows(sums, of_value + (Backward::m_warp() * (P + 1) + P) * H, [](int) { return 1.0f; });
+  __syncthreads();
+  if (!ATTENTION) write_to_senders();
+  write_sum_of_shares(small, of_value, P + 1, P + 1);
+  d_mixed += at.index * N * N * (P + 1);
+  for (int row = threadIdx.x; row < ROWS; row += Backward::NUM_THREADS) {
+    const int i = first_i + row % SENDERS, j = first_j + row / SENDERS;
+    if (i >= N || j >= N) continue;
+    float expected = 0.0f;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      float total = 0.0f;
+#pragma unroll
+      for (int w = 0; w < Backward::N_WARPS; ++w) total += of_warps[(w * P + p) * ROWS + row];
+      expected = fmaf(total, mixed[row * P + p], expected);
+      d_mixed[(i * N + j) * (P + 1) + p] = total;
+    }
+    d_mixed[(i * N + j) * (P + 1) + P] = expected;
   }
 }
 

@@ -31,7 +31,7 @@ from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
-TILE_STRIDE, WIDE_STRIDE, WARPS = 136, 132, 4  # as in common.cuh
+TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
 
 ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
 """Operands that may be rows of stacks over time, for all kernels."""
@@ -91,14 +91,15 @@ def _direction_words(num_scalars: int) -> int:
     return 3 * -(-num_scalars // 8) * (H // 8) * 32
 
 
-def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=()) -> Kernel:
+def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=(), threads=128) -> Kernel:
     samples, n = terms.shape[:2]
     tiling = _Tiling.of(n)
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(attends), "SLOPE": float(slope),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers,
     }  # fmt: skip
-    return Kernel("messages.cu", name, tuple(macros.items()), (samples * grid[0], grid[1]), shared_bytes, *rows)
+    grid = (samples * grid[0], grid[1])
+    return Kernel("messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows, threads=threads)
 
 
 class _Gradients(NamedTuple):
@@ -117,10 +118,16 @@ def _products_backward(terms, scalars, weights, best, record, d_message, slope) 
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = _Tiling.of(n)
     tiles = tiling.receiver_blocks * tiling.sender_blocks
-    shared = 5 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * num_scalars * 4
+    # As in messages.cu. Eight warps share a tile; if it has more than 16 rows, they stand in two rows of four.
+    tile = tiling.rows * TILE_STRIDE * 2
+    m_warps = 2 if tiling.rows > 16 else 1
+    of_warps = 8 // m_warps * num_scalars * tiling.rows + m_warps * (num_scalars + 1) * H
+    shares = m_warps * (1 + tiling.senders) * H
+    shared = tile + max(tile, 4 * of_warps) + 4 * max(2 * tiling.receivers * H, shares)
+    shared += tiling.rows * num_scalars * 4
     factors = 2 * num_products
     kernel = _kernel(
-        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared,
+        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared, threads=256,
         rows=(
             (*ROWS_READ, (7, "TIMED_best"), (8, "TIMED_record")),
             (*((i, "TIMED_operands") for i in range(factors)), (factors + 3, "TIMED_small")),
@@ -185,9 +192,10 @@ def forward(
     samples, n = terms.shape[:2]
     num_scalars = scalars.shape[-1]
     tiling = _Tiling.of(n)
-    in_attention = 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n)
-    messages = max(tiling.rows * WIDE_STRIDE * 4, in_attention)  # in the same place, one after the other
-    shared = 2 * tiling.rows * TILE_STRIDE * 2 + messages + tiling.rows * num_scalars * 4
+    shared = 2 * tiling.rows * TILE_STRIDE * 2
+    if weights.attention is not None:  # what the attention needs is there first
+        shared = max(shared, 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n))
+    shared += tiling.rows * num_scalars * 4
     attends = weights.attention is not None
     name = "messages_forward_saving" if save else "messages_forward"
     rows = (ROWS_READ, ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()

@@ -2,14 +2,15 @@
 //
 // Compiled for one number of rows (samples times nodes) NODES per seed, and with or without ATTENTION, which decides
 // where the two terms of a node stand. blockIdx.x is a tile of 16 rows, blockIdx.z the seed.
+//
+// There are few blocks, so what counts is how long one of them waits: weights are read long before they are multiplied,
+// everything but the operands of products stays in registers, and warps share sums over rows where they meet anyway.
 
 #define TERMS (ATTENTION ? 7 * H : 4 * H)
 #define FROM_NODE (ATTENTION ? 5 * H : 2 * H)
 #define TILES ((NODES + 15) / 16)
-#define N_TILES (H / 8 / WARPS)
 #define FRAGMENTS (H * H / 2)
 #define TILE (16 * TILE_STRIDE)
-#define WIDE (16 * WIDE_STRIDE)
 #define EPSILON 1e-5f
 
 #ifndef TIMED_terms
@@ -31,59 +32,110 @@
 #define TIMED_vectors 0
 #endif
 
-__device__ __forceinline__ float sum_over_warp(float value) {
-  float one[1] = {value};
-  return sum_over_lanes<1>(one);
+typedef Tiling<16, 8> T;  // eight warps with 16 rows and 16 columns each; a lane has two rows and four columns
+#define SHARES_STRIDE (T::N_WARPS + 1)
+#define SHARES (16 * SHARES_STRIDE)
+
+__device__ __forceinline__ float2 two(const float* from) { return *(const float2*)from; }
+
+// A row may be beyond the last; it is read as the last.
+__device__ __forceinline__ int node_of(int row) { return row < NODES ? row : NODES - 1; }
+
+__device__ __forceinline__ float sum_over_columns(float value) {
+  value += __shfl_xor_sync(0xffffffff, value, 1);
+  return value + __shfl_xor_sync(0xffffffff, value, 2);
 }
 
-// What both kernels compute: the rectified sums, normalised in a second place, 1 / their spread per row, the input of
-// the gate, and in registers how far the gate is open.
+// Leaves two numbers about a row, from the columns of this warp.
+__device__ __forceinline__ void leave(float2* shares, int half, float first, float second) {
+  if (threadIdx.x % 4 == 0) shares[(T::row(0) + 8 * half) * SHARES_STRIDE + T::n_warp()] = make_float2(first, second);
+}
+
+__device__ __forceinline__ const float2* shares_of_row(const float2* shares, int half) {
+  return shares + (T::row(0) + 8 * half) * SHARES_STRIDE;
+}
+
+// What both kernels compute, in registers: the rectified sums, normalised; 1 / their spread per row; how far the gate
+// is open; and as bits where the sums and the input of the gate are above zero. `meanwhile` reads what is needed next.
+template <typename F>
 __device__ __forceinline__ void open_gate(
-    const float* message, const float* terms, const u32* weights, const u32* gate, const float* vectors, int first,
-    bf16* received, bf16* gate_input, float* rectified, float* normal, float* spread, float (&openness)[1][N_TILES][4]) {
+    const float* message, const float* terms, const u32* weights, const u32* gate, const float* bias, int first,
+    bf16* received, bf16* gate_input, float2* shares, T::Sums& normal, float (&spread)[2], T::Sums& openness,
+    u32& summed, u32& gated, F meanwhile) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int row = warp; row < 16; row += WARPS) {
-    const float4 v = first + row < NODES ? features(message + (first + row) * H) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+  for (int row = warp; row < 16; row += T::N_WARPS) {
+    float4 v = features(message + node_of(first + row) * H);
+    if (first + row >= NODES) v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     *(uint2*)(received + row * TILE_STRIDE + 4 * lane) = make_uint2(pack(v.x, v.y), pack(v.z, v.w));
   }
-  __syncthreads();
-  float sums[1][N_TILES][4];
-  clear(sums);
-  clear(openness);
-  multiply(sums, received, weights);
-  multiply(openness, received, weights + FRAGMENTS);
-  const int final = NODES - 1;
-  for_pairs(sums, [&](int row, int column, float* v) {
-    const int node = first + row < NODES ? first + row : final;
-    const float2 term = *(const float2*)(terms + node * TERMS + FROM_NODE + column);
-    *(float2*)(rectified + row * WIDE_STRIDE + column) = make_float2(fmaxf(v[0] + term.x, 0.0f), fmaxf(v[1] + term.y, 0.0f));
+  T::Weights to_sums(weights), to_gate(weights + FRAGMENTS);
+  T::for_pairs(normal, [&](int row, int column, float* v, int) {
+    const float2 term = two(terms + node_of(first + row) * TERMS + FROM_NODE + column);
+    v[0] = term.x, v[1] = term.y;
   });
-  for_pairs(openness, [&](int row, int column, float* v) {
-    const int node = first + row < NODES ? first + row : final;
-    const float2 term = *(const float2*)(terms + node * TERMS + FROM_NODE + H + column);
-    store_pair(gate_input, row, column, fmaxf(v[0] + term.x, 0.0f), fmaxf(v[1] + term.y, 0.0f));
+  T::for_pairs(openness, [&](int row, int column, float* v, int) {
+    const float2 term = two(terms + node_of(first + row) * TERMS + FROM_NODE + H + column);
+    v[0] = term.x, v[1] = term.y;
   });
   __syncthreads();
-  for (int row = warp; row < 16; row += WARPS) {
-    const float4 v = *(const float4*)(rectified + row * WIDE_STRIDE + 4 * lane);
-    const float mean = sum_over_warp(v.x + v.y + v.z + v.w) / H;
-    const float4 centred = make_float4(v.x - mean, v.y - mean, v.z - mean, v.w - mean);
-    const float scale = rsqrtf(sum_over_warp(dot(centred, centred, 0.0f)) / H + EPSILON);
-    *(float4*)(normal + row * WIDE_STRIDE + 4 * lane) = product(centred, make_float4(scale, scale, scale, scale));
-    if (lane == 0) spread[row] = scale;
+  T::multiply(openness, received, to_gate);
+  T::Weights through_gate(gate);
+  T::multiply(normal, received, to_sums);
+  meanwhile();
+  summed = gated = 0;
+  T::for_pairs(openness, [&](int row, int column, float* v, int pair) {
+    gated |= above_zero(v) << (2 * pair);
+    store_pair(gate_input, row, column, fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
+    const float2 b = two(bias + column);
+    v[0] = b.x, v[1] = b.y;
+  });
+  T::for_pairs(normal, [&](int, int, float* v, int pair) {
+    summed |= above_zero(v) << (2 * pair);
+    v[0] = fmaxf(v[0], 0.0f), v[1] = fmaxf(v[1], 0.0f);
+  });
+  hold(gated), hold(summed);
+  // Mean and squared deviations of every warp's columns, then of all together.
+  const float columns = 8 * T::NT;
+  float sums[2] = {0.0f, 0.0f}, squares[2] = {0.0f, 0.0f};
+  T::for_pairs(normal, [&](int, int, float* v, int pair) { sums[pair % 2] += v[0] + v[1]; });
+#pragma unroll
+  for (int half = 0; half < 2; ++half) sums[half] = sum_over_columns(sums[half]) / columns;
+  T::for_pairs(normal, [&](int, int, float* v, int pair) {
+    const float x = v[0] - sums[pair % 2], y = v[1] - sums[pair % 2];
+    squares[pair % 2] = fmaf(x, x, fmaf(y, y, squares[pair % 2]));
+  });
+#pragma unroll
+  for (int half = 0; half < 2; ++half) leave(shares, half, sums[half], sum_over_columns(squares[half]));
+  __syncthreads();
+  T::multiply(openness, gate_input, through_gate);
+  float mean[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float2* of_warps = shares_of_row(shares, half);
+    float total = 0.0f, variance = 0.0f;
+#pragma unroll
+    for (int w = 0; w < T::N_WARPS; ++w) total += of_warps[w].x;
+    mean[half] = total / T::N_WARPS;
+#pragma unroll
+    for (int w = 0; w < T::N_WARPS; ++w) {
+      const float off = of_warps[w].x - mean[half];
+      variance += fmaf(columns * off, off, of_warps[w].y);
+    }
+    spread[half] = rsqrtf(variance / H + EPSILON);
   }
-  clear(openness);
-  multiply(openness, gate_input, gate);
-  for_pairs(openness, [&](int row, int column, float* v) {
-    const float2 bias = *(const float2*)(vectors + 2 * H + column);
-    v[0] = 1.0f / (1.0f + __expf(-v[0] - bias.x));
-    v[1] = 1.0f / (1.0f + __expf(-v[1] - bias.y));
+  T::for_pairs(normal, [&](int, int, float* v, int pair) {
+    v[0] = (v[0] - mean[pair % 2]) * spread[pair % 2];
+    v[1] = (v[1] - mean[pair % 2]) * spread[pair % 2];
   });
-  __syncthreads();
+  T::for_pairs(openness, [&](int, int, float* v, int) {
+    v[0] = 1.0f / (1.0f + __expf(-v[0]));
+    v[1] = 1.0f / (1.0f + __expf(-v[1]));
+  });
 }
 
 #if defined(BUILD_update_forward)
-extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
+extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
     const float* vectors, TIME_PARAMETERS float* result
 #if TIMED_result
@@ -91,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
 #endif
 ) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE;
-  float *rectified = (float*)(gate_input + TILE), *normal = rectified + WIDE, *spread = normal + WIDE;
+  float2* shares = (float2*)(gate_input + TILE);
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
@@ -103,15 +155,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
 #if TIMED_result
   copy += seed * NODES * H;
 #endif
-  float openness[1][N_TILES][4];
-  open_gate(message, terms, weights, gate, vectors, first, received, gate_input, rectified, normal, spread, openness);
-  for_pairs(openness, [&](int row, int column, float* c) {
+  T::Sums normal, openness, before;
+  float spread[2];
+  u32 summed, gated;
+  open_gate(message, terms, weights, gate, vectors + 2 * H, first, received, gate_input, shares, normal, spread,
+            openness, summed, gated, [&]() {
+              T::for_pairs(before, [&](int row, int column, float* v, int) {
+                const float2 h = two(hidden + node_of(first + row) * H + column);
+                v[0] = h.x, v[1] = h.y;
+              });
+            });
+  T::for_pairs(openness, [&](int row, int column, float* c, int pair) {
     if (first + row >= NODES) return;
-    const float2 before = *(const float2*)(hidden + (first + row) * H + column);
-    const float2 n = *(const float2*)(normal + row * WIDE_STRIDE + column);
-    const float2 scale = *(const float2*)(vectors + column), offset = *(const float2*)(vectors + H + column);
-    const float2 after = make_float2(before.x + c[0] * (fmaf(n.x, scale.x, offset.x) - before.x),
-                                     before.y + c[1] * (fmaf(n.y, scale.y, offset.y) - before.y));
+    const float *n = (const float*)normal + 2 * pair, *h = (const float*)before + 2 * pair;
+    const float2 scale = two(vectors + column), offset = two(vectors + H + column);
+    const float2 after = make_float2(h[0] + c[0] * (fmaf(n[0], scale.x, offset.x) - h[0]),
+                                     h[1] + c[1] * (fmaf(n[1], scale.y, offset.y) - h[1]));
     *(float2*)(result + (first + row) * H + column) = after;
 #if TIMED_result
     *(float2*)(copy + (first + row) * H + column) = after;
@@ -122,18 +181,33 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
 #endif
 
 #if defined(BUILD_update_backward)
+// Sums over the 16 rows to an array over columns; `f(number of a pair)` gives the two values.
+template <typename F>
+__device__ __forceinline__ void write_sum_over_rows(float* out, F f) {
+  constexpr int COUNT = 2 * T::NT;
+  float values[COUNT];
+#pragma unroll
+  for (int n = 0; n < T::NT; ++n) {
+    const float2 upper = f(2 * n), lower = f(2 * n + 1);
+    values[2 * n] = upper.x + lower.x;
+    values[2 * n + 1] = upper.y + lower.y;
+  }
+  const float total = sum_over_some_lanes<COUNT, 4, 32>(values);
+  const int number = threadIdx.x % 32 / 4 % COUNT;
+  if (threadIdx.x % 32 / 4 < COUNT) out[T::column(number / 2) + number % 2] = total;
+}
+
 // Writes the gradients of the message, of the two terms and of the hidden state, the operands of the gate's gradient
 // (input and cotangent), and per tile the gradients of scale, offset and the gate's bias.
-extern "C" __global__ void __launch_bounds__(THREADS) update_backward(
+extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
     const u32* transposed_weights, const u32* transposed_gate, const float* vectors, const float* d_result,
     TIME_PARAMETERS float* d_message, float* d_terms, float* d_hidden, bf16* gate_inputs, bf16* d_openings,
     float* d_vectors) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE, *d_opening = gate_input + TILE;
-  bf16* d_summed = d_opening + TILE;
-  float *rectified = (float*)(d_summed + TILE), *normal = rectified + WIDE, *d_update = normal + WIDE;
-  float* spread = d_update + WIDE;
-  const int seed = blockIdx.z, first = blockIdx.x * 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  bf16 *d_summed = received, *d_gate_input = gate_input;  // when these are no longer needed
+  float2 *shares = (float2*)(d_opening + TILE), *d_shares = shares + SHARES;
+  const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
@@ -149,66 +223,87 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_backward(
   gate_inputs += (long long)row_of(seed, TIMED_gate, NOW) * NODES * H;
   d_openings += (long long)row_of(seed, TIMED_gate, NOW) * NODES * H;
   d_vectors += ((long long)row_of(seed, TIMED_vectors, NOW) * TILES + blockIdx.x) * 3 * H;
-  float acc[1][N_TILES][4];
-  open_gate(message, terms, weights, gate, vectors, first, received, gate_input, rectified, normal, spread, acc);
+  T::Sums normal, sums, before, d;
+  T::Weights back_through_gate;
+  float spread[2];
+  u32 summed, gated;
+  open_gate(message, terms, weights, gate, vectors + 2 * H, first, received, gate_input, shares, normal, spread, sums,
+            summed, gated, [&]() {
+              back_through_gate.start(transposed_gate);
+              T::for_pairs(before, [&](int row, int column, float* v, int pair) {
+                const int node = node_of(first + row);
+                const float2 h = two(hidden + node * H + column), g = two(d_result + node * H + column);
+                const bool valid = first + row < NODES;
+                v[0] = h.x, v[1] = h.y;
+                ((float*)d)[2 * pair] = valid ? g.x : 0.0f;
+                ((float*)d)[2 * pair + 1] = valid ? g.y : 0.0f;
+              });
+            });
 
-  for_pairs(acc, [&](int row, int column, float* c) {
-    const bool valid = first + row < NODES;
-    const int node = valid ? first + row : NODES - 1;
-    const float2 before = *(const float2*)(hidden + node * H + column);
-    const float2 n = *(const float2*)(normal + row * WIDE_STRIDE + column);
-    const float2 scale = *(const float2*)(vectors + column), offset = *(const float2*)(vectors + H + column);
-    float2 d = *(const float2*)(d_result + node * H + column);
-    if (!valid) d = make_float2(0.0f, 0.0f);
-    const float open_x = d.x * (fmaf(n.x, scale.x, offset.x) - before.x) * c[0] * (1.0f - c[0]);
-    const float open_y = d.y * (fmaf(n.y, scale.y, offset.y) - before.y) * c[1] * (1.0f - c[1]);
-    store_pair(d_opening, row, column, open_x, open_y);
-    *(float2*)(d_update + row * WIDE_STRIDE + column) = make_float2(d.x * c[0], d.y * c[1]);
-    if (!valid) return;
-    *(float2*)(d_hidden + node * H + column) = make_float2(d.x * (1.0f - c[0]), d.y * (1.0f - c[1]));
-    *(u32*)(gate_inputs + node * H + column) = *(const u32*)(gate_input + row * TILE_STRIDE + column);
-    *(u32*)(d_openings + node * H + column) = pack(open_x, open_y);
+  // From here on `before` takes the rounded cotangent of the gate's output, `d` that of the update.
+  T::for_pairs(sums, [&](int row, int column, float* c, int pair) {
+    float *n = (float*)normal + 2 * pair, *h = (float*)before + 2 * pair, *g = (float*)d + 2 * pair;
+    const float2 scale = two(vectors + column), offset = two(vectors + H + column);
+    const u32 opening = pack(g[0] * (fmaf(n[0], scale.x, offset.x) - h[0]) * c[0] * (1.0f - c[0]),
+                             g[1] * (fmaf(n[1], scale.y, offset.y) - h[1]) * c[1] * (1.0f - c[1]));
+    *(u32*)(d_opening + row * TILE_STRIDE + column) = opening;
+    if (first + row < NODES) {
+      *(float2*)(d_hidden + (first + row) * H + column) = make_float2(g[0] * (1.0f - c[0]), g[1] * (1.0f - c[1]));
+      *(u32*)(gate_inputs + (first + row) * H + column) = *(const u32*)(gate_input + row * TILE_STRIDE + column);
+      *(u32*)(d_openings + (first + row) * H + column) = opening;
+    }
+    const float2 rounded = unpack_pair(opening);
+    h[0] = rounded.x, h[1] = rounded.y;
+    g[0] *= c[0], g[1] *= c[1];
   });
+  float mean[2] = {0.0f, 0.0f}, along[2] = {0.0f, 0.0f};
+  T::for_pairs(d, [&](int, int column, float* g, int pair) {
+    const float* n = (const float*)normal + 2 * pair;
+    const float2 scale = two(vectors + column);
+    const float x = g[0] * scale.x, y = g[1] * scale.y;
+    mean[pair % 2] += x + y;
+    along[pair % 2] = fmaf(x, n[0], fmaf(y, n[1], along[pair % 2]));
+  });
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    leave(d_shares, half, sum_over_columns(mean[half]), sum_over_columns(along[half]));
+  T::Weights back_through_sums(transposed_weights);
+  T::clear(sums);
   __syncthreads();
-  const int column = threadIdx.x;
-  float of_scale = 0.0f, of_offset = 0.0f, of_bias = 0.0f;
-  for (int row = 0; row < 16; ++row) {
-    const float d = d_update[row * WIDE_STRIDE + column];
-    of_scale = fmaf(d, normal[row * WIDE_STRIDE + column], of_scale);
-    of_offset += d;
-    of_bias += unpack(d_opening[row * TILE_STRIDE + column]);
+  T::multiply(sums, d_opening, back_through_gate);
+  T::Weights back_to_message(transposed_weights + FRAGMENTS);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float2* of_warps = shares_of_row(d_shares, half);
+    mean[half] = along[half] = 0.0f;
+#pragma unroll
+    for (int w = 0; w < T::N_WARPS; ++w) mean[half] += of_warps[w].x / H, along[half] += of_warps[w].y / H;
   }
-  d_vectors[column] = of_scale;
-  d_vectors[H + column] = of_offset;
-  d_vectors[2 * H + column] = of_bias;
-  for (int row = warp; row < 16; row += WARPS) {
-    const float4 n = *(const float4*)(normal + row * WIDE_STRIDE + 4 * lane);
-    const float4 v = *(const float4*)(rectified + row * WIDE_STRIDE + 4 * lane);
-    const float4 d = product(*(const float4*)(d_update + row * WIDE_STRIDE + 4 * lane), features(vectors));
-    const float mean = sum_over_warp(d.x + d.y + d.z + d.w) / H, along = sum_over_warp(dot(d, n, 0.0f)) / H;
-    const float scale = spread[row];
-    const float4 r = make_float4(v.x > 0 ? (d.x - mean - n.x * along) * scale : 0.0f,
-                                 v.y > 0 ? (d.y - mean - n.y * along) * scale : 0.0f,
-                                 v.z > 0 ? (d.z - mean - n.z * along) * scale : 0.0f,
-                                 v.w > 0 ? (d.w - mean - n.w * along) * scale : 0.0f);
-    *(uint2*)(d_summed + row * TILE_STRIDE + 4 * lane) = make_uint2(pack(r.x, r.y), pack(r.z, r.w));
-    if (first + row < NODES) *(float4*)(d_terms + (first + row) * 2 * H + 4 * lane) = r;
-  }
-  clear(acc);
-  multiply(acc, d_opening, transposed_gate);
-  bf16* d_gate_input = received;  // no longer needed
-  for_pairs(acc, [&](int row, int column, float* v) {
-    const float2 input = load_pair(gate_input, row, column);
-    const float x = input.x > 0.0f ? v[0] : 0.0f, y = input.y > 0.0f ? v[1] : 0.0f;
+  T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
+    const float x = gated >> (2 * pair) & 1 ? v[0] : 0.0f, y = gated >> (2 * pair) & 2 ? v[1] : 0.0f;
+    const float *n = (const float*)normal + 2 * pair, *g = (const float*)d + 2 * pair;
+    const float2 scale = two(vectors + column);
+    const int half = pair % 2;
+    const float r = summed >> (2 * pair) & 1 ? (g[0] * scale.x - mean[half] - n[0] * along[half]) * spread[half] : 0.0f;
+    const float s = summed >> (2 * pair) & 2 ? (g[1] * scale.y - mean[half] - n[1] * along[half]) * spread[half] : 0.0f;
     store_pair(d_gate_input, row, column, x, y);
-    if (first + row < NODES) *(float2*)(d_terms + (first + row) * 2 * H + H + column) = make_float2(x, y);
+    store_pair(d_summed, row, column, r, s);
+    v[0] = v[1] = 0.0f;
+    if (first + row >= NODES) return;
+    *(float2*)(d_terms + (first + row) * 2 * H + column) = make_float2(r, s);
+    *(float2*)(d_terms + (first + row) * 2 * H + H + column) = make_float2(x, y);
   });
   __syncthreads();
-  clear(acc);
-  multiply(acc, d_summed, transposed_weights);
-  multiply(acc, d_gate_input, transposed_weights + FRAGMENTS);
-  for_pairs(acc, [&](int row, int column, float* v) {
+  T::multiply(sums, d_summed, back_through_sums);
+  T::multiply(sums, d_gate_input, back_to_message);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
     if (first + row < NODES) *(float2*)(d_message + (first + row) * H + column) = make_float2(v[0], v[1]);
   });
+  write_sum_over_rows(d_vectors, [&](int pair) {
+    const float *n = (const float*)normal + 2 * pair, *g = (const float*)d + 2 * pair;
+    return make_float2(g[0] * n[0], g[1] * n[1]);
+  });
+  write_sum_over_rows(d_vectors + H, [&](int pair) { return two((const float*)d + 2 * pair); });
+  write_sum_over_rows(d_vectors + 2 * H, [&](int pair) { return two((const float*)before + 2 * pair); });
 }
 #endif

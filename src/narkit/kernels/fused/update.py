@@ -18,9 +18,11 @@ from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import STACKED
 from narkit.kernels.fused.launch import Kernel
-from narkit.kernels.fused.messages import TILE_STRIDE, WIDE_STRIDE
+from narkit.kernels.fused.messages import TILE_STRIDE
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
+
+WARPS = 8  # as in update.cu
 
 ROWS_READ = ((0, "TIMED_message"), (1, "TIMED_terms"), (2, "TIMED_hidden"))
 """Operands that may be rows of stacks over time."""
@@ -41,11 +43,11 @@ class UpdateWeights(NamedTuple):
         return cls(on_message, gate, vectors, fragments, transposed)
 
 
-def _kernel(name, message, terms, tiles_bytes, wide_bytes, rows) -> Kernel:
+def _kernel(name, message, terms, tiles, shares, rows) -> Kernel:
     nodes = message.shape[0] * message.shape[1]
     macros = (("NODES", nodes), ("ATTENTION", int(terms.shape[-1] == 7 * H)))
-    shared = 16 * (tiles_bytes * TILE_STRIDE * 2 + wide_bytes * WIDE_STRIDE * 4 + 4)
-    return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared, *rows)
+    shared = 16 * (tiles * TILE_STRIDE * 2 + shares * (WARPS + 1) * 8)
+    return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared, *rows, threads=32 * WARPS)
 
 
 def forward(
@@ -55,7 +57,7 @@ def forward(
     weights: UpdateWeights,
 ) -> Float[Array, "sample node hidden"]:
     """The next hidden state. The last two terms of `terms` are from_node and from_gate; the others are not read."""
-    kernel = _kernel("update_forward", message, terms, 2, 2, (ROWS_READ, ((0, "TIMED_result"),), (0,)))
+    kernel = _kernel("update_forward", message, terms, 2, 1, (ROWS_READ, ((0, "TIMED_result"),), (0,)))
     operands = (message, terms, hidden, *weights.fragments, weights.vectors)
     return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
 
@@ -68,7 +70,7 @@ def backward(
     Those of O and G are the products of the message with the gradients of the two terms.
     """
     rows_written = ((3, "TIMED_gate"), (4, "TIMED_gate"), (5, "TIMED_vectors"))
-    kernel = _kernel("update_backward", message, terms, 4, 3, (ROWS_READ, rows_written))
+    kernel = _kernel("update_backward", message, terms, 3, 2, (ROWS_READ, rows_written))
     samples, n = hidden.shape[:2]
     d_message, d_terms, d_hidden, gate_input, d_opening, d_vectors = kernel(
         message, terms, hidden, *weights.fragments, *weights.transposed, weights.vectors, d_result,
