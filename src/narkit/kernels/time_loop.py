@@ -72,25 +72,32 @@ def _write(stacks: PyTree, t: Array, values: PyTree) -> PyTree:
 
 
 def _forward(step, params, data, carry, num_steps, capacity, last):
-    reversible, blank_y = _reversible(step, params, data, carry)
+    reversible = _reversible(step, params, data, carry)
 
     def body(t, state):
         carry, ys, kept = state
         t = t.astype(jnp.int32)  # as traced
         return reversible.forth(params, data, t, carry, ys, kept)
 
-    start = (carry, _blank(blank_y, capacity), reversible.empty_kept(capacity))
+    start = (carry, reversible.empty_ys(capacity), reversible.empty_kept(capacity))
     carry, ys, kept = lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
     # What is wanted of a sample's last step is among what is kept of all steps.
     zs = jax.tree.map(lambda stack: stack[last, jnp.arange(len(last))], reversible.kept_z(kept))
-    return (carry, ys, zs), (params, data, kept, jax.tree.map(jnp.zeros_like, carry), num_steps, last)
+    return (carry, reversible.all_ys(ys, kept), zs), (
+        params,
+        data,
+        kept,
+        jax.tree.map(jnp.zeros_like, carry),
+        num_steps,
+        last,
+    )
 
 
 def _backward(step, capacity, residuals, cotangents):
     params, data, kept, blank, num_steps, last = residuals
     num_steps = num_steps.astype(jnp.int32)
     d_carry, d_ys, d_zs = cotangents
-    reversible, _ = _reversible(step, params, data, blank)
+    reversible = _reversible(step, params, data, blank)
 
     def body(i, state):
         d_carry, sums, stacks = state
@@ -106,7 +113,7 @@ def _backward(step, capacity, residuals, cotangents):
     return reversible.finish(sums, stacks, kept), None, d_carry, None, None
 
 
-def _reversible(step, params, data, carry) -> tuple[ReversibleStep, PyTree]:
+def _reversible(step, params, data, carry) -> ReversibleStep:
     """Traces one step with its reverse. Only shapes matter here, so any carry will do."""
 
     def pull_back(params, data, t, carry, d_carry, d_y, d_z):
@@ -115,7 +122,7 @@ def _reversible(step, params, data, carry) -> tuple[ReversibleStep, PyTree]:
         return *results, d_carry, d_params
 
     _, d_y, d_z = jax.eval_shape(lambda c: step(params, data, _ZERO, c), carry)
-    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y, d_z), d_y
+    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y, d_z)
 
 
 _differentiable_loop: Any = jax.custom_vjp(_loop, nondiff_argnums=(0, 5))
