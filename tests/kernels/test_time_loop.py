@@ -23,8 +23,9 @@ def step(params, data, t, carry):
     hidden, first = carry
     inner = jax.nn.relu(jnp.einsum("bnh,hk->bnk", hidden, params["inner"]))
     out = jnp.tanh(inner + params["bias"] + data["x"][t])
-    y = {"y": out @ params["out"], "t": t * jnp.ones(())}
-    return (out + 0.1 * hidden, jnp.where(t > 1, first, hidden)), y, (hidden, 2.0 * out)
+    twice = 2.0 * out
+    y = {"y": out @ params["out"], "t": t * jnp.ones(()), "part": twice[..., 1:3]}
+    return (out + 0.1 * hidden, jnp.where(t > 1, first, hidden)), y, (hidden, twice)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,8 @@ def with_scan(params, data, hidden, weights, num_steps):
 
     carry, (ys, zs) = jax.lax.scan(body, (hidden, hidden), jnp.arange(num_steps))
     own = (jnp.minimum(LAST, num_steps - 1), jnp.arange(BATCH))
-    return jnp.sum(ys["y"] * weights[:num_steps]) + loss_of(carry) + loss_of([z[own] for z in zs])
+    on_ys = jnp.sum(ys["y"] * weights[:num_steps]) + jnp.sum(ys["part"] * weights[:num_steps])
+    return on_ys + loss_of(carry) + loss_of([z[own] for z in zs])
 
 
 def loss_of(values):
@@ -59,7 +61,7 @@ def loss_of(values):
 def with_time_loop(params, data, hidden, weights, num_steps):
     last = jnp.minimum(LAST, num_steps - 1)
     carry, ys, zs = time_loop.time_loop(step, params, data, (hidden, hidden), num_steps, CAPACITY, last)
-    return jnp.sum(ys["y"] * weights) + loss_of(carry) + loss_of(zs)
+    return jnp.sum((ys["y"] + ys["part"]) * weights) + loss_of(carry) + loss_of(zs)
 
 
 @pytest.mark.parametrize("largest_factor", [0, 2**19], ids=["all summed inside", "small ones deferred"])
@@ -149,8 +151,9 @@ def test_what_leaves_the_loop(problem):
     """Weights are finished after the loop, and what the gradient does not read is not saved."""
     params, data, hidden, _ = problem
     with jax.enable_x64(True):
-        backward, _ = time_loop._reversible(step, params, data, (hidden, hidden))
+        backward = time_loop._reversible(step, params, data, (hidden, hidden))
         assert isinstance(backward, ReversibleStep)
         deferred = dict(zip(sorted(params), [d is not None for d in backward._deferred], strict=True))
         assert deferred == {"bias": False, "inner": True, "out": True}
+        assert len(backward.ys) == 2  # one is a part of what is kept
         assert len(backward.kept) == 2  # the hidden state before the step, and what is wanted of the last one

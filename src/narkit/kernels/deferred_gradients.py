@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ SHORTEST_PART = 256  # rows
 
 # Linear maps of a single argument: applied to a sum they give the sum of what they give.
 _LINEAR = {"transpose", "reshape", "squeeze", "convert_element_type", "reduce_sum", "broadcast_in_dim", "neg", "slice"}
+
+_PARTS = {"reshape", "squeeze", "slice"}  # maps that only take a part
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,16 @@ class ReversibleStep:
         wanted = back.variables | set(self._z_vars)
         self._kept = list(dict.fromkeys(var for var in (*carried, *named, *self._z_vars) if var in wanted))
         self._stacked = [var for var in factors if var not in set(self._kept)]
+        self._derived = _find_derived(program, self._y_vars, self._kept)
+        self._y_stacked = [var for var in dict.fromkeys(self._y_vars) if var not in self._derived]
         self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
-        self._forth = program.for_outputs([*next_carry, *self._y_vars, *self._kept])
+        self._forth = program.for_outputs([*next_carry, *self._y_stacked, *self._kept])
 
-    def forth(self, params, data, t, carry, ys: PyTree, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
-        y_stacks = jax.tree.leaves(ys)
+    def forth(
+        self, params, data, t, carry, ys: Sequence[Array], kept: Sequence[Array]
+    ) -> tuple[PyTree, list[Array], list[Array]]:
         stacks = dict(zip(self._kept, kept, strict=True))
-        stacks |= {var: stack for var, stack in zip(self._y_vars, y_stacks, strict=True) if var in self._written_y}
+        stacks |= {var: stack for var, stack in zip(self._y_stacked, ys, strict=True) if var in self._written_y}
         # Written before it is read, so that kernels read it there and the carry's memory is free for the next one.
         known = {
             var: Row(write_row(stacks[var], value, t), t, is_new=True, known=value)
@@ -115,13 +120,20 @@ class ReversibleStep:
             if var in stacks
         }
         results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, known, stacks)
-        next_carry, y, rows = _split(results, (self._carry.num_leaves, len(y_stacks)))
-        y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_vars, y, strict=True)]
+        next_carry, y, rows = _split(results, (self._carry.num_leaves, len(ys)))
+        y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_stacked, y, strict=True)]
         return (
             jax.tree.unflatten(self._carry, [value_of(result) for result in next_carry]),
-            jax.tree.unflatten(self._y, _with_rows(y_stacks, y, t)),
+            _with_rows(ys, y, t),
             _with_rows(kept, rows, t),
         )
+
+    def all_ys(self, ys: Sequence[Array], kept: Sequence[Array]) -> PyTree:
+        """The stacks of y, also of those that are parts of what is kept."""
+        stack_of = dict(zip(self._kept, kept, strict=True))
+        found = dict(zip(self._y_stacked, ys, strict=True))
+        found |= {var: factor.over_time(stack_of[factor.var]) for var, factor in self._derived.items()}
+        return jax.tree.unflatten(self._y, [found[var] for var in self._y_vars])
 
     def kept_z(self, kept: Sequence[Array]) -> PyTree:
         """The stacks of z."""
@@ -147,10 +159,16 @@ class ReversibleStep:
         return [jnp.zeros(_shape(var), _aval(var).dtype) for var in self._summed]
 
     @property
+    def ys(self) -> list[Stack]:
+        """The stacks of y that are no part of what is kept."""
+        return [Stack(_shape(var), _aval(var).dtype) for var in self._y_stacked]
+
+    @property
     def kept(self) -> list[Stack]:
         """What the way forth writes for the way back."""
         factors = {factor.var for deferred in self._deferred if deferred is not None for factor in deferred.factors}
-        return [Stack(_shape(var), _aval(var).dtype, zero_beyond=var in factors) for var in self._kept]
+        read = factors | {factor.var for factor in self._derived.values()}  # in all rows
+        return [Stack(_shape(var), _aval(var).dtype, zero_beyond=var in read) for var in self._kept]
 
     @property
     def stacked(self) -> list[Stack]:
@@ -298,6 +316,17 @@ def _made_by_kernels(program: _Program, variables: Sequence[Any]) -> set[Var]:
     return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
 
 
+def _find_derived(program: _Program, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, _Factor]:
+    """Those of the variables that are parts of what is kept, and how they are made of it."""
+    producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
+    found = {}
+    for var in variables:
+        start, maps = _linear_chain(producer, var, _PARTS)
+        if start in kept:
+            found[var] = _Factor(start, maps)
+    return found
+
+
 def _trace(function: Callable, *arguments: PyTree) -> _Program:
     """Traces a function, with the bodies of nested `jax.jit` calls in their place so that all products are visible."""
     nested = jax.make_jaxpr(function)(*arguments)
@@ -383,13 +412,18 @@ def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var]) -> _Factor
     start, maps = _linear_chain(producer, var)
     if start in named:
         return _Factor(start, maps)
-    return _Factor(var) if isinstance(var, Var) and _aval(var).size <= LARGEST_FACTOR else None
+    if not isinstance(var, Var) or _aval(var).size > LARGEST_FACTOR:
+        return None
+    # Where maps only change the shape, the value before them, which a bias may be the sum of.
+    return _Factor(start, maps) if start is not None and _aval(start).size == _aval(var).size else _Factor(var)
 
 
-def _linear_chain(producer: dict[Var, JaxprEqn], var: Any) -> tuple[Any, tuple[JaxprEqn, ...]]:
+def _linear_chain(
+    producer: dict[Var, JaxprEqn], var: Any, names: Container[str] = _LINEAR
+) -> tuple[Any, tuple[JaxprEqn, ...]]:
     """Follows a variable back through linear maps: where they start, and the maps in order."""
     maps: list[JaxprEqn] = []
-    while isinstance(var, Var) and (eqn := producer.get(var)) is not None and eqn.primitive.name in _LINEAR:
+    while isinstance(var, Var) and (eqn := producer.get(var)) is not None and eqn.primitive.name in names:
         maps.append(eqn)
         var = eqn.invars[0]
     return (var if isinstance(var, Var) else None), tuple(reversed(maps))

@@ -20,7 +20,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int, PyTree
 
 from narkit.kernels.deferred_gradients import ReversibleStep
-from narkit.kernels.fused.blank import Stack, blank_stacks
+from narkit.kernels.fused.blank import blank_stacks
 from narkit.kernels.stacks import Row, write_row
 
 Step = Callable[[PyTree, PyTree, Array, PyTree], tuple[PyTree, PyTree, PyTree]]
@@ -73,7 +73,7 @@ def _write(stacks: PyTree, t: Array, values: PyTree) -> PyTree:
 
 
 def _forward(step, params, data, carry, num_steps, capacity, last):
-    reversible, blank_y = _reversible(step, params, data, carry)
+    reversible = _reversible(step, params, data, carry)
 
     def body(t, state):
         carry, ys, kept = state
@@ -81,19 +81,26 @@ def _forward(step, params, data, carry, num_steps, capacity, last):
         return reversible.forth(params, data, t, carry, ys, kept)
 
     num_steps = num_steps.astype(jnp.int32)
-    of_ys = [Stack(y.shape, y.dtype) for y in jax.tree.leaves(blank_y)]
+    of_ys = reversible.ys
     blank = blank_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
-    start = (carry, jax.tree.unflatten(jax.tree.structure(blank_y), blank[: len(of_ys)]), blank[len(of_ys) :])
+    start = (carry, blank[: len(of_ys)], blank[len(of_ys) :])
     carry, ys, kept = lax.fori_loop(_ZERO, num_steps, body, start)
     # What is wanted of a sample's last step is among what is kept of all steps.
     zs = jax.tree.map(lambda stack: stack[last, jnp.arange(len(last))], reversible.kept_z(kept))
-    return (carry, ys, zs), (params, data, kept, jax.tree.map(jnp.zeros_like, carry), num_steps, last)
+    return (carry, reversible.all_ys(ys, kept), zs), (
+        params,
+        data,
+        kept,
+        jax.tree.map(jnp.zeros_like, carry),
+        num_steps,
+        last,
+    )
 
 
 def _backward(step, capacity, residuals, cotangents):
     params, data, kept, blank, num_steps, last = residuals
     d_carry, d_ys, d_zs = cotangents
-    reversible, _ = _reversible(step, params, data, blank)
+    reversible = _reversible(step, params, data, blank)
 
     def body(i, state):
         d_carry, sums, stacks = state
@@ -113,7 +120,7 @@ def _backward(step, capacity, residuals, cotangents):
     return reversible.finish(sums, stacks, kept), None, d_carry, None, None
 
 
-def _reversible(step, params, data, carry) -> tuple[ReversibleStep, PyTree]:
+def _reversible(step, params, data, carry) -> ReversibleStep:
     """Traces one step with its reverse. Only shapes matter here, so any carry will do."""
 
     def pull_back(params, data, t, carry, d_carry, d_y, d_z):
@@ -122,7 +129,7 @@ def _reversible(step, params, data, carry) -> tuple[ReversibleStep, PyTree]:
         return *results, d_carry, d_params
 
     _, d_y, d_z = jax.eval_shape(lambda c: step(params, data, _ZERO, c), carry)
-    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y, d_z), d_y
+    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y, d_z)
 
 
 _differentiable_loop: Any = jax.custom_vjp(_loop, nondiff_argnums=(0, 5))

@@ -120,13 +120,13 @@ __device__ __forceinline__ float sum_over_lanes(float (&values)[COUNT]) {
 
 // ------------------------------------------------------------------------------------------------------------ products
 
-// How the warps of a block share the product of ROWS rows with a weight: M_WARPS times N_WARPS of them, each with MT
+// How the warps of a block share the product of ROWS_ rows with a weight: M_WARPS times N_WARPS of them, each with MT
 // row tiles of 16 and NT column tiles of 8. The more rows a warp has, the more often it uses a weight that it has read.
-template <int ROWS, int WARPS_>
+template <int ROWS_, int WARPS_>
 struct Tiling {
-  static constexpr int M_WARPS = WARPS_ > 4 && ROWS > 16 ? 2 : 1;
+  static constexpr int M_WARPS = WARPS_ > 4 && ROWS_ > 16 ? 2 : 1;
   static constexpr int N_WARPS = WARPS_ / M_WARPS;
-  static constexpr int MT = ROWS / 16 / M_WARPS, NT = H / 8 / N_WARPS;
+  static constexpr int MT = ROWS_ / 16 / M_WARPS, NT = H / 8 / N_WARPS;
   static constexpr int NUM_THREADS = 32 * WARPS_;
   // Steps of 16 inputs for which weights are read in advance: the fewer sums a lane has, the more.
   static constexpr int AHEAD = MT * NT <= 2 ? H / 16 : MT * NT <= 4 ? 2 : 1;
@@ -197,7 +197,7 @@ struct Tiling {
   // Copies a tile from shared to global memory, where rows follow each other without gaps.
   static __device__ __forceinline__ void copy_out(bf16* out, const bf16* tile) {
 #pragma unroll 2
-    for (int i = threadIdx.x; i < ROWS * (H / 8); i += NUM_THREADS)
+    for (int i = threadIdx.x; i < ROWS_ * (H / 8); i += NUM_THREADS)
       ((uint4*)out)[i] = *(const uint4*)(tile + (i / (H / 8)) * TILE_STRIDE + (i % (H / 8)) * 8);
   }
 };

@@ -29,6 +29,7 @@ from narkit.errors import UnknownNameError
 from narkit.kernels.fused import nvrtc
 from narkit.kernels.stacks import Row
 
+THREADS = 128  # of a block, where a kernel does not say otherwise
 OLDEST_GPU = 80  # compute capability times ten: bfloat16 on the matrix units
 
 
@@ -99,7 +100,7 @@ class Kernel:
     rows_read: tuple[tuple[int, str], ...] = ()  # operands that may be rows of stacks over time, and the macros for it
     rows_written: tuple[tuple[int, str], ...] = ()  # the same for outputs
     copied: tuple[int, ...] = ()  # outputs that are given as they are, too, after the others, if they are such rows
-    threads: int = field(default=128, kw_only=True)  # per block
+    threads: int = field(default=THREADS, kw_only=True)  # per block
 
     def __call__(self, *operands: Array, outputs: Sequence[Output]) -> list[Array]:
         """Runs it; `outputs` are the shapes and types of what it writes."""
