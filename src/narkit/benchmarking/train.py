@@ -24,10 +24,9 @@ from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, p
 from narkit.benchmarking.train_record import Cell, Failure, Record
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, Meal
-from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD
+from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "numpy", "numba")
-DATA_THREADS = 4  # as many as the trainer has by default
 REPEATS = 5  # of the two runs that tell the loop from what is around it
 MANY_STEPS = 64  # of the longer one of them
 
@@ -234,7 +233,7 @@ def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
     warm = warm_up(steps)
     in_flight: deque[jax.Array] = deque()
     ends, processor_steps, waits = [], [], []
-    with feed.ahead(0, LOOK_AHEAD, DATA_THREADS) as meals:
+    with feed.ahead(0, LOOK_AHEAD, MAKING_DATA) as meals:
         for step in range(warm + steps + IN_FLIGHT):
             asked = time.perf_counter()
             meal = next(meals)

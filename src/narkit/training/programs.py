@@ -10,6 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,6 +23,7 @@ from jaxtyping import Array, Float, Int
 from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
+from narkit.kernels.fused import launch
 from narkit.models import objective, predictions
 from narkit.models.network import DeviceBatch, Reasoner, unroll
 from narkit.models.processors import PROCESSORS
@@ -76,18 +78,14 @@ class Programs:
         scalar = jax.ShapeDtypeStruct((), jnp.int32)
         key = _shape_key(batch)
         if key not in self._steps:
-            with _TRACING:
-                lowered = self._jit_step.lower(state, batch, seeds, scalar, scalar)
-            self._steps[key] = lowered.compile()
+            self._steps[key] = _compiled(self._jit_step, state, batch, seeds, scalar, scalar)
         return self._steps[key]
 
     def compile_prediction(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Callable:
         """Compiles the prediction for batches of this shape and this many seeds; later calls find it."""
         key = (parameters.shape[0], with_hints, *_shape_key(batch))
         if key not in self._predictions:
-            with _TRACING:
-                lowered = self._jit_predict.lower(parameters, batch, with_hints)
-            self._predictions[key] = lowered.compile()
+            self._predictions[key] = _compiled(self._jit_predict, parameters, batch, with_hints)
         return self._predictions[key]
 
     def train_step(
@@ -160,6 +158,15 @@ class Programs:
             return predictions.decode_outputs(spec, logits), loss, counts
 
         return jax.vmap(predict)(parameters)
+
+
+def _compiled(function: Any, *arguments: Any) -> jax.stages.Compiled:
+    with _TRACING:
+        traced = function.trace(*arguments)
+    launch.compile_kernels(traced.jaxpr.jaxpr)
+    with _TRACING:
+        lowered = traced.lower()
+    return lowered.compile()
 
 
 def _shape_key(batch: DeviceBatch) -> tuple:

@@ -26,7 +26,8 @@ VALIDATION_PART = 128
 TEST_PART = 32
 IN_FLIGHT = 4  # how many steps the host may be ahead of the device
 LOOK_AHEAD = 16
-TURN = 2e-4  # seconds
+TURN = 5e-5  # seconds
+MAKING_DATA = 4  # threads at most: more only wait for each other's turn at the interpreter
 COMPILING = "narkit-compile"  # how the names of threads begin that compile
 
 
@@ -191,7 +192,7 @@ class Trainer:
         """Trains to the end."""
         in_flight: deque[jax.Array] = deque()
         timings = self.progress.timings
-        with _short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, self._threads) as meals:
+        with _short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as meals:
             began = time.perf_counter()
             while not self.finished:
                 if self._should_stop():

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import Primitive
+from jax.extend.core import Primitive, jaxprs_in_params
 from jax.interpreters import batching, mlir
 from jaxtyping import Array
 
@@ -214,6 +214,20 @@ def _batch(operands: Sequence[Array], axes: Sequence[int | None], *, kernel, out
 
 
 batching.primitive_batchers[primitive] = _batch
+
+
+def compile_kernels(program: Any) -> None:
+    """Compiles the kernels in a traced program (a jaxpr), so that lowering it finds them.
+
+    Several threads may do so at a time, while only one can lower.
+    """
+    if jax.default_backend() != "gpu":
+        return
+    for eqn in program.eqns:
+        if eqn.primitive is primitive:
+            nvrtc.compile_to_ptx(eqn.params["kernel"].code(eqn.params["rows"]), compute_capability())
+        for inner in jaxprs_in_params(eqn.params):
+            compile_kernels(inner)
 
 
 def _lower_to_gpu(context, *operands, kernel: Kernel, outputs, seeds: int, rows: Rows | None):
