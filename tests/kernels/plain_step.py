@@ -93,9 +93,9 @@ def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
     if attention is None:
         inner = edges + added
     else:
-        inner = _rounded_on_the_way_back(_product(jax.nn.relu(edges), products[0]) + added)
-    inner = _rounded_on_the_way_back(_product(jax.nn.relu(inner), products[-2]) + biases[0])
-    sent = _product(jax.nn.relu(inner), products[-1]) + biases[1]
+        inner = _rounded_on_the_way_back(product(jax.nn.relu(edges), products[0]) + added)
+    inner = _rounded_on_the_way_back(product(jax.nn.relu(inner), products[-2]) + biases[0])
+    sent = product(jax.nn.relu(inner), products[-1]) + biases[1]
     received = jnp.take_along_axis(sent, senders[:, None], axis=1)[:, 0]
 
     update = jax.nn.relu(from_node + _product_of_message(received, on_message[0]))
@@ -103,7 +103,7 @@ def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
     scale, offset, gate_bias = vectors
     update = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5) * scale + offset
     opening = jax.nn.relu(from_gate + _product_of_message(received, on_message[1]))
-    openness = jax.nn.sigmoid(_rounded_on_the_way_back(_product(opening, gate) + gate_bias))
+    openness = jax.nn.sigmoid(_rounded_on_the_way_back(product(opening, gate) + gate_bias))
     return openness * update + (1 - openness) * hidden, jax.lax.stop_gradient(sent.max(1) - received)
 
 
@@ -116,13 +116,13 @@ def _outer(x: Array, d: Array) -> Array:
 
 
 @jax.custom_vjp
-def _product(x: Array, weights: Array) -> Array:
+def product(x: Array, weights: Array) -> Array:
     """Rounded operands, forth and back."""
     return _rounded(x) @ _rounded(weights)
 
 
-_product.defvjp(
-    lambda x, weights: (_product(x, weights), (x, weights)),
+product.defvjp(
+    lambda x, weights: (product(x, weights), (x, weights)),
     lambda saved, d: (_rounded(d) @ _rounded(saved[1]).T, _outer(_rounded(saved[0]), _rounded(d))),
 )
 

@@ -50,7 +50,7 @@ def test_other_sizes_and_several_samples(num_nodes: int, attends: bool) -> None:
 
 NETWORKS = [
     ("bfs", "team", "encoded"),
-    ("bfs", "triplet_gmpnn", "none"),
+    ("bfs", "triplet_gmpnn", "encoded"),
     ("segments_intersect", "team", "none"),  # its edges have no scalars
     ("insertion_sort", "team", "encoded"),
 ]

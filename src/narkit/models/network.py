@@ -216,13 +216,13 @@ class BoundReasoner(eqx.Module):
         scalars = jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
         connected = jax.vmap(lambda sample: adjacency(self.spec, sample, num_nodes))(encoded)
         next_hidden = self.processor.batched(scalars, connected, hidden)
-        latents = jax.vmap(self.processor.edge_latents)(scalars, hidden)
+        latents = self.processor.batched_edge_latents(scalars, hidden)
         logits = self.hint_decoders(scalars, hidden, next_hidden, latents)
         return LastStep(scalars, hidden, next_hidden), logits
 
     def outputs(self, last: LastStep) -> dict[str, Array]:
         """The output logits of a batch."""
-        latents = jax.vmap(self.processor.edge_latents)(last.scalars, last.hidden)
+        latents = self.processor.batched_edge_latents(last.scalars, last.hidden)
         return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
 
 
