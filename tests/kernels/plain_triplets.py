@@ -23,9 +23,9 @@ from .plain_step import TOLERANCE, difference, product
 OF_MAXIMA = 1e-5  # float32 throughout
 
 
-def plain_maxima(nodes: Array, scalars: Array, directions: Array) -> Array:
+def plain_maxima(added: Array, hidden: Array, from_hidden: Array, scalars: Array, directions: Array) -> Array:
     """`m_jk = max_i (x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3)`"""
-    x_i, x_j, x_k = jnp.split(nodes, 3, axis=-1)
+    x_i, x_j, x_k = jnp.split(added + hidden @ from_hidden, 3, axis=-1)
     pair_ij, pair_ik, pair_jk = (scalars @ part for part in directions)
     t = x_i[:, :, None, None] + x_j[:, None, :, None] + x_k[:, None, None]
     return jnp.max(t + pair_ij[:, :, :, None] + pair_ik[:, :, None] + pair_jk[:, None], axis=1)
@@ -44,6 +44,8 @@ def assert_maxima_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_s
     normal = _normal(seeds, num_nodes)
     arguments = (
         normal(samples, num_nodes, 3 * FEATURES),
+        normal(samples, num_nodes, H),
+        normal(H, 3 * FEATURES) * H**-0.5,
         normal(samples, num_nodes, num_nodes, num_scalars),
         normal(3, num_scalars, FEATURES),
     )

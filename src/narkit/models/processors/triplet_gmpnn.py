@@ -97,8 +97,9 @@ class FusedTripletReasoning(eqx.Module):
     out: Linear
 
     def __call__(self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]) -> NarrowLatents:
-        nodes = self.nodes(scalars.node, hidden) + self.graph(scalars.graph)[:, None]
-        return NarrowLatents(triplet_maxima(nodes, scalars.edge, self.edges), self.out.weight, self.out.bias)
+        added = self.nodes.basis(scalars.node) + self.graph(scalars.graph)[:, None]
+        maxima = triplet_maxima(added, hidden, self.nodes.dense_weights[0], scalars.edge, self.edges)
+        return NarrowLatents(maxima, self.out.weight, self.out.bias)
 
 
 class TripletProcessor(Processor):
