@@ -17,6 +17,9 @@
 #ifndef TIMED_winners
 #define TIMED_winners 0
 #endif
+#ifndef TIMED_nodes
+#define TIMED_nodes 0
+#endif
 #ifndef TIMED_small
 #define TIMED_small 0
 #endif
@@ -131,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
   triplet += seed * 3 * P * FEATURES;
   winners += ((long long)row_of(seed, TIMED_winners, NOW) * SAMPLES + sample) * N * N * FEATURES;
   d_maxima += index * N * N * FEATURES;
-  d_nodes += (index * BLOCKS + block) * N * TERMS;
+  d_nodes += (((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * BLOCKS + block) * N * TERMS;
   d_hidden += ((index * BLOCKS + block) * 2 + kind) * N * H;
   d_scalars += index * 3 * N * N * P;
   small += (((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * BLOCKS + block) * WARPS * 3 * P * FEATURES;

@@ -85,7 +85,7 @@ def _backward(saved, d_maxima):
     hidden, from_hidden, scalars, directions, winners = saved
     samples, n, _, num_scalars = scalars.shape
     blocks = -(-n // NODES)
-    rows = (((3, "TIMED_winners"),), ((3, "TIMED_small"),))
+    rows = (((3, "TIMED_winners"),), ((0, "TIMED_nodes"), (3, "TIMED_small")))
     shared = n * (THREADS + 2 * FEATURES) * 4
     kernel = _kernel("triplets_backward", scalars, (samples * blocks, 2), shared, rows)
     d_nodes, d_hidden, d_scalars, small = kernel(
@@ -97,7 +97,7 @@ def _backward(saved, d_maxima):
             ((samples, blocks, WARPS, 3, num_scalars, FEATURES), jnp.float32),
         ],
     )  # fmt: skip
-    d_nodes = checkpoint_name(d_nodes.sum(1), STACKED)
+    d_nodes = checkpoint_name(d_nodes, STACKED).sum(1)
     d_from_hidden = jnp.einsum("bnh,bnc->hc", hidden, d_nodes)
     d_directions = checkpoint_name(small, STACKED).sum((0, 1, 2))
     return d_nodes, d_hidden.sum(1), d_from_hidden, d_scalars.sum(1), d_directions
