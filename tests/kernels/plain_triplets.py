@@ -18,7 +18,7 @@ from narkit.kernels.fused.triplet_messages import FEATURES, NarrowLatents, tripl
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
 from .plain_pointers import FIRST, SECOND, WIDTH
-from .plain_step import TOLERANCE, difference, product
+from .plain_step import TOLERANCE, difference, outer, product, rounded, rounded_on_the_way_back
 
 OF_MAXIMA = 1e-5  # float32 throughout
 
@@ -31,10 +31,22 @@ def plain_maxima(added: Array, hidden: Array, from_hidden: Array, scalars: Array
     return jnp.max(t + pair_ij[:, :, :, None] + pair_ik[:, :, None] + pair_jk[:, None], axis=1)
 
 
+@jax.custom_vjp
+def _of_scalars(scalars: Array, directions: Array) -> Array:
+    """A product whose gradient of the scalars has a rounded operand, as it has in the kernels."""
+    return scalars @ directions
+
+
+_of_scalars.defvjp(
+    lambda scalars, directions: (_of_scalars(scalars, directions), (scalars, directions)),
+    lambda saved, d: (rounded(d) @ saved[1].T, outer(saved[0], d)),
+)
+
+
 def plain_logits(nodes: Array, scalars: Array, latents: NarrowLatents, weights: LatentPointerWeights) -> Array:
     """`sum_h w_h max(a_i, b_p + s_pi D + c + ReLU(m_pi O + o) L)_h + bias`"""
-    wide = jax.nn.relu(latents.maxima @ latents.weight + latents.bias)
-    edges = scalars @ weights.directions + weights.offset + product(wide, weights.latent)
+    wide = jax.nn.relu(rounded_on_the_way_back(latents.maxima @ latents.weight + latents.bias))
+    edges = weights.offset + product(wide, weights.latent) + _of_scalars(scalars, weights.directions)
     a, b = nodes[..., FIRST : FIRST + H], nodes[..., SECOND : SECOND + H]
     other = b[:, None] + jnp.swapaxes(edges, 1, 2)
     return jnp.sum(jnp.maximum(a[:, :, None], other) * weights.score, axis=-1) + weights.bias

@@ -53,28 +53,43 @@ struct Tile {
 
 __device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
 
-// Rows ReLU(m O + o), as bfloat16; a warp makes every fourth.
+// Two numbers as the sums of two bfloat16 numbers each, which have 16 bits together.
+__device__ __forceinline__ void split(float first, float second, u32& high, u32& low) {
+  high = pack(first, second);
+  low = pack(first - __uint_as_float(high << 16), second - __uint_as_float(high & 0xffff0000u));
+}
+
+// Rows ReLU(m O + o), as bfloat16. Of the 16 columns that the matrix units multiply at a time, m has 8: it comes with both
+// its parts, and so does O in two products, so the sum is nearly that of float32.
 __device__ __forceinline__ void make_latents(
     const Tile& tile, const float* maxima, const float* out, const float* out_bias, bf16* latents) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float4 directions[FEATURES];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4;
+  u32 high[N_TILES], low[N_TILES];
+  float2 start[N_TILES];
 #pragma unroll
-  for (int f = 0; f < FEATURES; ++f) directions[f] = features(out + f * H);
-  const float4 start = features(out_bias);
-#pragma unroll 4
-  for (int row = warp; row < ROWS; row += WARPS) {
-    const float4* m = (const float4*)(maxima + tile.edge(row) * FEATURES);
-    const float4 low = m[0], high = m[1];
-    float4 sum = axpy(low.x, directions[0], start);
-    sum = axpy(low.y, directions[1], sum);
-    sum = axpy(low.z, directions[2], sum);
-    sum = axpy(low.w, directions[3], sum);
-    sum = axpy(high.x, directions[4], sum);
-    sum = axpy(high.y, directions[5], sum);
-    sum = axpy(high.z, directions[6], sum);
-    sum = axpy(high.w, directions[7], sum);
-    *(uint2*)(latents + row * TILE_STRIDE + 4 * lane) =
-        make_uint2(pack(fmaxf(sum.x, 0.0f), fmaxf(sum.y, 0.0f)), pack(fmaxf(sum.z, 0.0f), fmaxf(sum.w, 0.0f)));
+  for (int n = 0; n < N_TILES; ++n) {
+    const float* column = out + 2 * q * H + 8 * (warp * N_TILES + n) + lane / 4;
+    split(column[0], column[H], high[n], low[n]);
+    start[n] = *(const float2*)(out_bias + 8 * (warp * N_TILES + n) + 2 * q);
+  }
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+    u32 a[4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = 16 * m + 8 * half + lane / 4;
+      const float2 two = *(const float2*)(maxima + tile.edge(row) * FEATURES + 2 * q);
+      split(two.x, two.y, a[half], a[2 + half]);
+    }
+#pragma unroll
+    for (int n = 0; n < N_TILES; ++n) {
+      const Place place(m, warp * N_TILES + n);
+      float c[4] = {start[n].x, start[n].y, start[n].x, start[n].y};
+      multiply_accumulate(c, a, low[n], low[n]);
+      multiply_accumulate(c, a, high[n], high[n]);
+      store_pair(latents, place.row, place.column, fmaxf(c[0], 0.0f), fmaxf(c[1], 0.0f));
+      store_pair(latents, place.row + 8, place.column, fmaxf(c[2], 0.0f), fmaxf(c[3], 0.0f));
+    }
   }
 }
 
@@ -145,8 +160,36 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
 #endif
 
 #if defined(BUILD_latent_pointer_backward)
-// Shared memory: the latents, the cotangents of `latents L` as bfloat16 and, where its product was, as float32; later the
-// cotangents of the latents; and per row the scalars, the maxima and the cotangent of the logit.
+// Calls `f(row, c, sum)` with the inner product of each row of a tile with each of COUNT vectors.
+template <int COUNT, typename F>
+__device__ __forceinline__ void inner_products(const bf16* tile, const float* vectors, F f) {
+  const int lane = threadIdx.x % 32, q = lane % 4;
+  for (int m = threadIdx.x / 32; m < M_TILES; m += WARPS)
+#pragma unroll
+    for (int first = 0; first < COUNT; first += 8) {
+      const int mine = first + lane / 4;
+      float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+      for (int k = 0; k < H / 16; ++k) {
+        const float2* vector = (const float2*)(vectors + (mine < COUNT ? mine : 0) * H + 16 * k + 2 * q);
+        u32 high[2], low[2];
+        split(vector[0].x, vector[0].y, high[0], low[0]);
+        split(vector[4].x, vector[4].y, high[1], low[1]);
+        const u32* rows = (const u32*)(tile + (16 * m + lane / 4) * TILE_STRIDE + 16 * k + 2 * q);
+        const u32 a[4] = {rows[0], rows[8 * TILE_STRIDE / 2], rows[4], rows[8 * TILE_STRIDE / 2 + 4]};
+        multiply_accumulate(c, a, low[0], low[1]);
+        multiply_accumulate(c, a, high[0], high[1]);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = first + 2 * q + e % 2;
+        if (column < COUNT) f(16 * m + lane / 4 + e / 2 * 8, column, c[e]);
+      }
+    }
+}
+
+// Shared memory: the latents, and later their cotangents; the cotangents of `latents L`; the product itself; and per row
+// the scalars, the maxima and the cotangent of the logit.
 //
 // Writes the operands of L's gradient, the gradients of a (per block of targets), of b (per block of sources), of the
 // scalars and of the maxima, and per tile the small gradients D, c, w, bias, O, o.
@@ -211,7 +254,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
         to_second += gradient;
 #pragma unroll
         for (int p = 0; p < P; ++p) of_directions[p] = fmaf(scalars[row * P + p], gradient, of_directions[p]);
-        wide[row * WIDE_STRIDE + h] = gradient;
         rounded[row * TILE_STRIDE + h] = (bf16)(pack(gradient, 0.0f) & 0xffffu);
       }
       of_offset += to_second;
@@ -228,69 +270,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   }
   __syncthreads();
   copy_out(cotangent + place, rounded, ROWS);
-#pragma unroll 1
-  for (int p = 0; p < P; ++p) {
-    float d[PART];
-#pragma unroll
-    for (int q = 0; q < PART; ++q) d[q] = directions[p * H + 32 * q + lane];
-#pragma unroll
-    for (int first = warp * OWN_ROWS; first < (warp + 1) * OWN_ROWS; first += GROUP) {
-      float sums[GROUP];
-#pragma unroll
-      for (int g = 0; g < GROUP; ++g) {
-        sums[g] = 0.0f;
-#pragma unroll
-        for (int q = 0; q < PART; ++q)
-          sums[g] = fmaf(wide[(first + g) * WIDE_STRIDE + 32 * q + lane], d[q], sums[g]);
-      }
-      const float sum = sum_over_lanes<GROUP>(sums);
-      const int row = first + lane;
-      if (lane < GROUP && tile.has(row)) d_edges[tile.edge(row) * P + p] = sum;
-    }
-  }
-
+  inner_products<P>(rounded, directions, [&](int row, int p, float sum) {
+    if (tile.has(row)) d_edges[tile.edge(row) * P + p] = sum;
+  });
   float acc[M_TILES][N_TILES][4];
   clear(acc);
   multiply(acc, rounded, transposed + seed * FRAGMENTS);
-  __syncthreads();  // all have read `wide`
   for_pairs(acc, [&](int row, int column, float* v) {
     const float2 latent = load_pair(latents, row, column);
-    *(float2*)(wide + row * WIDE_STRIDE + column) =
-        make_float2(latent.x > 0.0f ? v[0] : 0.0f, latent.y > 0.0f ? v[1] : 0.0f);
+    store_pair(latents, row, column, latent.x > 0.0f ? v[0] : 0.0f, latent.y > 0.0f ? v[1] : 0.0f);
   });
   __syncthreads();
-  float of_out[FEATURES], of_out_bias = 0.0f;
-#pragma unroll
-  for (int f = 0; f < FEATURES; ++f) of_out[f] = 0.0f;
-#pragma unroll 8
-  for (int row = 0; row < ROWS; ++row) {
-    const float gradient = wide[row * WIDE_STRIDE + h];
-    of_out_bias += gradient;
-#pragma unroll
-    for (int f = 0; f < FEATURES; ++f) of_out[f] = fmaf(narrow[row * FEATURES + f], gradient, of_out[f]);
-  }
-#pragma unroll
-  for (int f = 0; f < FEATURES; ++f) small[(P + 3 + f) * H + h] = of_out[f];
-  small[(P + 3 + FEATURES) * H + h] = of_out_bias;
+  inner_products<FEATURES>(latents, out, [&](int row, int f, float sum) {
+    if (tile.has(row)) d_maxima[tile.edge(row) * FEATURES + f] = sum;
+  });
 
-  float direction[FEATURES][PART];
+  // The gradients of O and o: sums over the rows of m, in both its parts, and of ones.
+  const int q = lane % 4;
+  const u32 ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+  float of_out[N_TILES][4], of_out_bias[N_TILES][4];
 #pragma unroll
-  for (int f = 0; f < FEATURES; ++f)
+  for (int n = 0; n < N_TILES; ++n)
 #pragma unroll
-    for (int q = 0; q < PART; ++q) direction[f][q] = out[f * H + 32 * q + lane];
-#pragma unroll 2
-  for (int row = warp * OWN_ROWS; row < (warp + 1) * OWN_ROWS; ++row) {
-    float sums[FEATURES], gradient[PART];
+    for (int e = 0; e < 4; ++e) of_out[n][e] = of_out_bias[n][e] = 0.0f;
 #pragma unroll
-    for (int q = 0; q < PART; ++q) gradient[q] = wide[row * WIDE_STRIDE + 32 * q + lane];
+  for (int k = 0; k < ROWS / 16; ++k) {
+    const int row = 16 * k + 2 * q;
+    const float* m = narrow + row * FEATURES + lane / 4;
+    u32 a[4];
+    split(m[0], m[FEATURES], a[0], a[1]);
+    split(m[8 * FEATURES], m[9 * FEATURES], a[2], a[3]);
 #pragma unroll
-    for (int f = 0; f < FEATURES; ++f) {
-      sums[f] = 0.0f;
-#pragma unroll
-      for (int q = 0; q < PART; ++q) sums[f] = fmaf(gradient[q], direction[f][q], sums[f]);
+    for (int n = 0; n < N_TILES; ++n) {
+      const bf16* column = latents + row * TILE_STRIDE + 8 * (warp * N_TILES + n) + lane / 4;
+      const u32 b0 = column[0] | (u32)column[TILE_STRIDE] << 16;
+      const u32 b1 = column[8 * TILE_STRIDE] | (u32)column[9 * TILE_STRIDE] << 16;
+      multiply_accumulate(of_out[n], a, b0, b1);
+      multiply_accumulate(of_out_bias[n], ones, b0, b1);
     }
-    const float sum = sum_over_lanes<FEATURES>(sums);
-    if (lane < FEATURES && tile.has(row)) d_maxima[tile.edge(row) * FEATURES + lane] = sum;
+  }
+  small += (P + 3) * H;
+#pragma unroll
+  for (int n = 0; n < N_TILES; ++n) {
+    const int column = 8 * (warp * N_TILES + n) + 2 * q;
+    *(float2*)(small + lane / 4 * H + column) = make_float2(of_out[n][0] + of_out[n][2], of_out[n][1] + of_out[n][3]);
+    if (lane < 4) *(float2*)(small + FEATURES * H + column) = make_float2(of_out_bias[n][0], of_out_bias[n][1]);
   }
 }
 #endif
