@@ -18,6 +18,12 @@
 #define SMALL (P + 3 + FEATURES + 1)            // rows of small gradients: D, c, w, the bias in front of zeros, O, o
 #define FRAGMENTS (H * H / 2)                   // 32-bit words of a weight
 
+#ifndef TIMED_nodes
+#define TIMED_nodes 0
+#endif
+#ifndef TIMED_logits
+#define TIMED_logits 0
+#endif
 #ifndef TIMED_maxima
 #define TIMED_maxima 0
 #endif
@@ -115,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, seed = tile.seed;
   nodes += tile.index * N * WIDTH;
   edges += tile.index * N * N * P;
-  logits += tile.index * N * N;
+  logits += tile.at(TIMED_logits, NOW) * N * N;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
   make_latents(tile, maxima, out + seed * FEATURES * H, out_bias + seed * H, latents);
   __syncthreads();
@@ -203,12 +209,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   float *scalars = wide + ROWS * WIDE_STRIDE, *narrow = scalars + ROWS * P, *of_logits = narrow + ROWS * FEATURES;
   const Tile tile;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = threadIdx.x, seed = tile.seed;
-  nodes += tile.index * N * WIDTH;
+  nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.index * N * N * P;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
   directions += seed * P * H;
   out += seed * FEATURES * H;
-  d_logits += tile.index * N * N;
+  d_logits += tile.at(TIMED_logits, NOW) * N * N;
   const long long place = (tile.at(TIMED_operands, NOW) * TILES + tile.number) * ROWS * H;
   d_first += (tile.index * TARGET_BLOCKS + tile.number / SOURCE_BLOCKS) * N * H;
   d_second += (tile.index * SOURCE_BLOCKS + tile.number % SOURCE_BLOCKS) * N * H;

@@ -102,7 +102,7 @@ def _kernel(name: str, nodes: Array, scalars: Array, columns: tuple[int, int], b
 
 def _forward_only(nodes, scalars, latents, weights, columns):
     samples, n, _ = nodes.shape
-    rows = (((2, "TIMED_maxima"),), ())
+    rows = (((2, "TIMED_maxima"),), ((0, "TIMED_logits"),))
     kernel = _kernel("latent_pointer_forward", nodes, scalars, columns, 2 * TILE_STRIDE + 4 * WIDE_STRIDE, rows)
     return kernel(
         nodes, scalars, latents.maxima, weights.directions, weights.offset, latents.weight, latents.bias,
@@ -120,7 +120,10 @@ def _backward(columns, saved, d_logits):
     num_scalars = scalars.shape[-1]
     tiling = _Tiling.of(n)
     per_row = 4 * TILE_STRIDE + 4 * (WIDE_STRIDE + num_scalars + FEATURES + 1)
-    rows = (((2, "TIMED_maxima"),), ((0, "TIMED_operands"), (1, "TIMED_operands"), (6, "TIMED_small")))
+    rows = (
+        ((0, "TIMED_nodes"), (2, "TIMED_maxima"), (10, "TIMED_logits")),
+        ((0, "TIMED_operands"), (1, "TIMED_operands"), (6, "TIMED_small")),
+    )
     kernel = _kernel("latent_pointer_backward", nodes, scalars, columns, per_row, rows)
     factor = ((samples, tiling.tiles, tiling.rows, H), jnp.bfloat16)
     operand, cotangent, d_first, d_second, d_scalars, d_maxima, small = kernel(
