@@ -8,8 +8,9 @@ import jax
 
 OPTIONS: dict[str, dict[str, str | bool]] = {
     "gpu": {
-        # XLA's rewriting of softmaxes fails on TEAM where edges have a single scalar, as in the sorts.
-        "xla_disable_hlo_passes": "triton-softmax-rewriter",
+        # XLA's rewriting of softmaxes fails on TEAM where edges have a single scalar, as in the sorts. Its merger of
+        # products puts operands side by side at every step of a loop; what is worth merging is merged before the loop.
+        "xla_disable_hlo_passes": "triton-softmax-rewriter,dot-merger",
         # Beside fused kernels few products are left. Tuning them gained 5 to 7 % at n = 16; the slowest program took
         # 36 s to compile instead of 20. At n = 4 one run gained half and another nothing: see benchmarks/LOG.md.
         "xla_gpu_autotune_level": "0",

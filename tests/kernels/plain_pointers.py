@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from narkit.kernels.fused.pointer import PointerWeights, pointer_logits
+from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
 from .plain_step import difference
@@ -42,18 +42,31 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
     folded = None if num_scalars is None else (normal(num_scalars, H), normal(H))
     edges = normal(samples, num_nodes, num_nodes, H if num_scalars is None else num_scalars)
     arguments = (normal(samples, num_nodes, WIDTH), edges, PointerWeights(folded, normal(H), normal(1)))
-    cotangent = normal(samples, num_nodes, num_nodes)
+    cotangent = (normal(samples, num_nodes, num_nodes), normal(samples, num_nodes, num_nodes))
 
     def with_gradients(function):
         def run(arguments, cotangent):
-            logits, pull_back = jax.vjp(function, *arguments)
-            return logits, pull_back(cotangent)
+            results, pull_back = jax.vjp(function, *arguments)
+            return results, pull_back(cotangent[: len(results)])
 
         return jax.jit(jax.vmap(run))
 
-    with jax.default_matmul_precision("highest"):
-        ours = with_gradients(lambda n, e, w: pointer_logits(n, FIRST, SECOND, e, w))(arguments, cotangent)
-        expected = with_gradients(plain)(*jax.device_put((arguments, cotangent), device))
-    assert difference(ours[0], expected[0]) < TOLERANCE
-    for have, want in zip(jax.tree.leaves(ours[1]), jax.tree.leaves(expected[1]), strict=True):
-        assert difference(have, want) < OF_GRADIENTS
+    def logits_only(nodes, edges, weights):
+        return (pointer_logits(nodes, FIRST, SECOND, edges, weights),)
+
+    def logits_and_softmax(nodes, edges, weights):
+        return pointer_logits_and_softmax(nodes, FIRST, SECOND, edges, weights)
+
+    def plain_logits_and_softmax(*arguments):
+        logits = plain(*arguments)
+        return logits, jax.nn.softmax(logits)
+
+    pairs = ((logits_only, lambda *arguments: (plain(*arguments),)), (logits_and_softmax, plain_logits_and_softmax))
+    for function, formula in pairs:
+        with jax.default_matmul_precision("highest"):
+            ours = with_gradients(function)(arguments, cotangent)
+            expected = with_gradients(formula)(*jax.device_put((arguments, cotangent), device))
+        for have, want in zip(ours[0], expected[0], strict=True):
+            assert difference(have, want) < TOLERANCE
+        for have, want in zip(jax.tree.leaves(ours[1]), jax.tree.leaves(expected[1]), strict=True):
+            assert difference(have, want) < OF_GRADIENTS

@@ -12,6 +12,7 @@ from narkit.kernels import deferred_gradients, time_loop
 from narkit.kernels.deferred_gradients import ReversibleStep
 
 CAPACITY, BATCH, NODES, HIDDEN = 6, 3, 4, 5
+LAST = np.array([0, 5, 3])  # the steps of which samples give out what they have
 
 
 def step(params, data, t, carry):
@@ -19,7 +20,8 @@ def step(params, data, t, carry):
     hidden, first = carry
     inner = jax.nn.relu(jnp.einsum("bnh,hk->bnk", hidden, params["inner"]))
     out = jnp.tanh(inner + params["bias"] + data["x"][t])
-    return (out + 0.1 * hidden, jnp.where(t > 1, first, hidden)), {"y": out @ params["out"], "t": t * jnp.ones(())}
+    y = {"y": out @ params["out"], "t": t * jnp.ones(())}
+    return (out + 0.1 * hidden, jnp.where(t > 1, first, hidden)), y, (hidden, 2.0 * out)
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +40,23 @@ def problem():
 
 
 def with_scan(params, data, hidden, weights, num_steps):
-    carry, ys = jax.lax.scan(lambda c, t: step(params, data, t, c), (hidden, hidden), jnp.arange(num_steps))
-    return jnp.sum(ys["y"] * weights[:num_steps]) + jnp.sum(carry[0] ** 2) + jnp.sum(carry[1] ** 3)
+    def body(carry, t):
+        carry, *rest = step(params, data, t, carry)
+        return carry, rest
+
+    carry, (ys, zs) = jax.lax.scan(body, (hidden, hidden), jnp.arange(num_steps))
+    own = (jnp.minimum(LAST, num_steps - 1), jnp.arange(BATCH))
+    return jnp.sum(ys["y"] * weights[:num_steps]) + loss_of(carry) + loss_of([z[own] for z in zs])
+
+
+def loss_of(values):
+    return jnp.sum(values[0] ** 2) + jnp.sum(values[1] ** 3)
 
 
 def with_time_loop(params, data, hidden, weights, num_steps):
-    carry, ys = time_loop.time_loop(step, params, data, (hidden, hidden), num_steps, CAPACITY)
-    return jnp.sum(ys["y"] * weights) + jnp.sum(carry[0] ** 2) + jnp.sum(carry[1] ** 3)
+    last = jnp.minimum(LAST, num_steps - 1)
+    carry, ys, zs = time_loop.time_loop(step, params, data, (hidden, hidden), num_steps, CAPACITY, last)
+    return jnp.sum(ys["y"] * weights) + loss_of(carry) + loss_of(zs)
 
 
 @pytest.mark.parametrize("largest_factor", [0, 2**19], ids=["all summed inside", "small ones deferred"])
@@ -73,10 +85,20 @@ def test_a_vmapped_seed_equals_the_seed_alone(problem):
                 np.testing.assert_allclose(together[name][ours], alone[name], rtol=1e-9)
 
 
+def test_values_without_gradient_are_the_same(problem):
+    params, data, hidden, weights = problem
+    with jax.enable_x64(True):
+        for num_steps in (1, CAPACITY):
+            want = with_scan(params, data, hidden, weights, num_steps)
+            have = with_time_loop(params, data, hidden, weights, jnp.asarray(num_steps))
+            np.testing.assert_allclose(have, want, rtol=1e-9)
+
+
 def test_rows_beyond_the_last_step_are_zero(problem):
     params, data, hidden, _ = problem
     with jax.enable_x64(True):
-        _, ys = time_loop.time_loop(step, params, data, (hidden, hidden), jnp.asarray(2), CAPACITY)
+        last = jnp.zeros(BATCH, int)
+        _, ys, _ = time_loop.time_loop(step, params, data, (hidden, hidden), jnp.asarray(2), CAPACITY, last)
         assert not np.any(ys["y"][2:])
         assert np.all(np.abs(ys["y"][:2]).sum(axis=(1, 2, 3)) > 0)
 
@@ -89,4 +111,4 @@ def test_what_leaves_the_loop(problem):
         assert isinstance(backward, ReversibleStep)
         deferred = dict(zip(sorted(params), [d is not None for d in backward._deferred], strict=True))
         assert deferred == {"bias": False, "inner": True, "out": True}
-        assert len(backward.empty_kept(1)) == 1
+        assert len(backward.empty_kept(1)) == 2  # the hidden state before the step, and what is wanted of the last one

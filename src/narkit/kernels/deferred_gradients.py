@@ -8,6 +8,7 @@ cuts it there. Whatever it does not recognise is summed inside the loop, so it c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,47 +61,67 @@ class _Factor:
 class ReversibleStep:
     """One step forth and back, made from its pull-back.
 
-    `pull_back(params, data, t, carry, d_carry, d_y)` gives the next carry, y, d_carry and d_params. Forth, a step gives
-    the next carry and y, and adds a row to what is kept for the way back; back, it gives d_carry and the gradients to
-    sum, and adds a row to the factors that are stacked. Kernels write their rows, and read them, where they are.
+    `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forth, a
+    step gives the next carry and y, and adds a row to what is kept: z, and what the way back reads; back, it gives
+    d_carry and the gradients to sum, and adds a row to the factors that are stacked. Kernels write their rows, and read
+    them, where they are.
     """
 
-    def __init__(self, pull_back: Callable, params: PyTree, data: PyTree, t: ArrayLike, carry: PyTree, d_y: PyTree):
-        program = _trace(pull_back, params, data, t, carry, carry, d_y)
-        self._params, self._carry, self._y = (jax.tree.structure(tree) for tree in (params, carry, d_y))
+    def __init__(
+        self,
+        pull_back: Callable,
+        params: PyTree,
+        data: PyTree,
+        t: ArrayLike,
+        carry: PyTree,
+        d_y: PyTree,
+        d_z: PyTree,
+    ):
+        program = _trace(pull_back, params, data, t, carry, carry, d_y, d_z)
+        self._params, self._carry, self._y, self._z = map(jax.tree.structure, (params, carry, d_y, d_z))
         self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
-        num_carry, num_y = self._carry.num_leaves, self._y.num_leaves
-        results = program.outputs[: num_carry + num_y]
-        d_carry, gradients = program.outputs[num_carry + num_y :][:num_carry], program.outputs[2 * num_carry + num_y :]
+        num_carry = self._carry.num_leaves
+        sizes = (num_carry, self._y.num_leaves, self._z.num_leaves, num_carry)
+        next_carry, self._y_vars, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
         named = _named(program, SAVED)
+        self._written_y = _made_by_kernels(program, self._y_vars)
         self._deferred = _find_deferred(program, gradients)
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
         carried = program.inputs[self._num_forth - num_carry : self._num_forth]
         back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
         # What the way back reads of the way forth is kept; factors among it need not be stacked once more.
-        self._kept = [var for var in (*carried, *named) if var in back.variables]
+        wanted = back.variables | set(self._z_vars)
+        self._kept = list(dict.fromkeys(var for var in (*carried, *named, *self._z_vars) if var in wanted))
         self._stacked = [var for var in factors if var not in set(self._kept)]
         self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
-        self._forth = program.for_outputs([*results, *self._kept])
+        self._forth = program.for_outputs([*next_carry, *self._y_vars, *self._kept])
 
-    def forth(self, params, data, t, carry, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
+    def forth(self, params, data, t, carry, ys: PyTree, kept: Sequence[Array]) -> tuple[PyTree, PyTree, list[Array]]:
+        y_stacks = jax.tree.leaves(ys)
         stacks = dict(zip(self._kept, kept, strict=True))
+        stacks |= {var: stack for var, stack in zip(self._y_vars, y_stacks, strict=True) if var in self._written_y}
         results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, stacks=stacks)
-        carries, ys = self._carry.num_leaves, self._y.num_leaves
+        next_carry, y, rows = _split(results, (self._carry.num_leaves, len(y_stacks)))
+        y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_vars, y, strict=True)]
         return (
-            jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
-            jax.tree.unflatten(self._y, [value_of(result) for result in results[carries : carries + ys]]),
-            _with_rows(kept, results[carries + ys :], t),
+            jax.tree.unflatten(self._carry, [value_of(result) for result in next_carry]),
+            jax.tree.unflatten(self._y, _with_rows(y_stacks, y, t)),
+            _with_rows(kept, rows, t),
         )
 
+    def kept_z(self, kept: Sequence[Array]) -> PyTree:
+        """The stacks of z."""
+        stack_of = dict(zip(self._kept, kept, strict=True))
+        return jax.tree.unflatten(self._z, [stack_of[var] for var in self._z_vars])
+
     def back(
-        self, params, data, t, kept: Sequence[Array], d_carry, d_y, stacks: Sequence[Array]
+        self, params, data, t, kept: Sequence[Array], d_carry, d_y, d_z, stacks: Sequence[Array]
     ) -> tuple[PyTree, list[Array], list[Array]]:
         before = jax.tree.leaves((params, data, t))
         unread = [None] * self._carry.num_leaves
         known = {var: Row(stack, t) for var, stack in zip(self._kept, kept, strict=True)}
-        arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y))]
+        arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y, d_z))]
         results = self._back.run(arguments, t, known, dict(zip(self._stacked, stacks, strict=True)))
         carries, sums = self._carry.num_leaves, len(self._summed)
         return (
@@ -126,6 +147,12 @@ class ReversibleStep:
             next(remaining) if deferred is None else _evaluate(deferred, stack_of) for deferred in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
+
+
+def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    """Values in parts of the given sizes, and the remaining ones."""
+    ends = [0, *itertools.accumulate(sizes), len(values)]
+    return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def value_of(value: Any) -> Any:
@@ -206,18 +233,25 @@ class _Program:
     ) -> list[Any]:
         """Runs the program at step t.
 
-        `known` values take the place of arguments, and of operations that are no longer there. Kernels that make a
-        value with one of the `stacks` write it there.
+        `known` values take the place of arguments, and of operations that are no longer there. Values with one of the
+        `stacks` are written there, by the kernels that make them if they can.
         """
         values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
         named = {eqn.outvars[0]: eqn.invars[0] for eqn in self.operations if eqn.primitive.name == "name"}
-        written = {named[var]: stack for var, stack in (stacks or {}).items() if var in named}
+        written = {named.get(var, var): stack for var, stack in (stacks or {}).items()}
         return _interpret(self.operations, self.outputs, values, written, t)
 
 
 def _named(program: _Program, name: str) -> list[Var]:
     """The values that bear a name."""
     return [eqn.outvars[0] for eqn in program.operations if eqn.primitive.name == "name" and eqn.params["name"] == name]
+
+
+def _made_by_kernels(program: _Program, variables: Sequence[Any]) -> set[Var]:
+    """Those of the variables that come out of a kernel, once, and under no name."""
+    made = {var for eqn in program.operations if eqn.primitive is launch.primitive for var in eqn.outvars}
+    named = {eqn.invars[0] for eqn in program.operations if eqn.primitive.name == "name"}
+    return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
 
 
 def _trace(function: Callable, *arguments: PyTree) -> _Program:
@@ -240,7 +274,7 @@ def _interpret(
     written: Mapping[Any, Array] | None = None,
     t: Array | None = None,
 ) -> list[Any]:
-    """Runs operations. Values may be rows of stacks; kernels write those with a stack in `written` at row t of it."""
+    """Runs operations. Values may be rows of stacks; those with a stack in `written` are written to row t of it."""
 
     def read(var: Any) -> Any:
         return var.val if isinstance(var, Literal) else values[var]
@@ -251,14 +285,22 @@ def _interpret(
             stacks = {i: written[var] for i, var in enumerate(eqn.outvars) if var in written} if written else {}
             values.update(zip(eqn.outvars, launch.run_on_rows(arguments, stacks, t, **eqn.params), strict=True))
             continue
-        if eqn.primitive.name == "name" and isinstance(arguments[0], Row):
-            values[eqn.outvars[0]] = arguments[0]
-            continue
+        if eqn.primitive.name == "name":
+            value, stack = arguments[0], written.get(eqn.invars[0]) if written else None
+            if stack is not None and not (isinstance(value, Row) and value.is_new):
+                # Written before it is read, so that kernels read it there and it need not be anywhere else.
+                assert t is not None
+                value = Row(write_row(stack, value_of(value), t), t, is_new=True, known=value_of(value))
+            if isinstance(value, Row):
+                values[eqn.outvars[0]] = value
+                continue
         arguments = [value_of(argument) for argument in arguments]
         if eqn.primitive.name in ("jit", "pjit"):
             body = eqn.params["jaxpr"]
             inner = dict(zip([*body.jaxpr.constvars, *body.jaxpr.invars], [*body.consts, *arguments], strict=True))
             results = _interpret(body.jaxpr.eqns, body.jaxpr.outvars, inner)
+        elif eqn.primitive.name == "reshape" and arguments[0].shape == _shape(eqn.outvars[0]):
+            results = arguments  # one value under two names would be stacked twice
         else:
             results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
             results = results if eqn.primitive.multiple_results else [results]

@@ -55,8 +55,9 @@ class Row:
 
     stack: Array
     t: Array
-    is_new: bool = False  # a kernel has written it just now
+    is_new: bool = False  # it has been written just now
+    known: Array | None = None  # what was written, where it is at hand
 
     @functools.cached_property
     def value(self) -> Array:
-        return read_row(self.stack, self.t)
+        return read_row(self.stack, self.t) if self.known is None else self.known

@@ -17,37 +17,50 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from narkit.kernels.deferred_gradients import ReversibleStep
-from narkit.kernels.stacks import read_row, write_row
+from narkit.kernels.stacks import Row, write_row
 
-Step = Callable[[PyTree, PyTree, Array, PyTree], tuple[PyTree, PyTree]]
-"""`carry, y = step(params, data, t, carry)`"""
+Step = Callable[[PyTree, PyTree, Array, PyTree], tuple[PyTree, PyTree, PyTree]]
+"""`carry, y, z = step(params, data, t, carry)`"""
 
 _ZERO = np.zeros((), np.int32)
 
 
 def time_loop(
-    step: Step, params: PyTree, data: PyTree, carry: PyTree, num_steps: Int[Array, ""], capacity: int
-) -> tuple[PyTree, PyTree]:
-    """Runs `carry, y = step(params, data, t, carry)` for t = 0, ..., num_steps - 1.
+    step: Step,
+    params: PyTree,
+    data: PyTree,
+    carry: PyTree,
+    num_steps: Int[Array, ""],
+    capacity: int,
+    last: Int[Array, " batch"],
+) -> tuple[PyTree, PyTree, PyTree]:
+    """Runs `carry, y, z = step(params, data, t, carry)` for t = 0, ..., num_steps - 1.
 
-    Returns the last carry and the ys stacked over `capacity` rows, which must be at least `num_steps`; rows beyond
-    are zero. Gradients flow to `params` and `carry`, not to `data`.
+    Returns the last carry; the ys stacked over `capacity` rows, which must be at least `num_steps`, where rows beyond
+    are zero; and of z each sample's value at its own step in `last`. The arrays of z have a first axis of samples.
+    Gradients flow to `params` and `carry`, not to `data`.
     """
-    return _differentiable_loop(step, params, data, carry, num_steps, capacity)
+    return _differentiable_loop(step, params, data, carry, num_steps, capacity, last)
 
 
-def _loop(step, params, data, carry, num_steps, capacity):
-    ys = jax.eval_shape(lambda c: step(params, data, _ZERO, c)[1], carry)
+def _loop(step, params, data, carry, num_steps, capacity, last):
+    _, ys, zs = jax.eval_shape(lambda c: step(params, data, _ZERO, c), carry)
 
     def body(t, state):
-        carry, ys = state
-        carry, y = step(params, data, t, carry)
-        return carry, _write(ys, t, y)
+        carry, ys, zs = state
+        carry, y, z = step(params, data, t, carry)
+        return carry, _write(ys, t, y), jax.tree.map(lambda new, old: choose(last == t, new, old), z, zs)
 
-    return lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, (carry, _blank(ys, capacity)))
+    start = (carry, _blank(ys, capacity), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zs))
+    return lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
+
+
+def choose(condition: Bool[Array, " batch"], yes: Array, no: Array | float) -> Array:
+    """`jnp.where` with a condition per sample."""
+    return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
 
 
 def _blank(values: PyTree, capacity: int) -> PyTree:
@@ -58,52 +71,51 @@ def _write(stacks: PyTree, t: Array, values: PyTree) -> PyTree:
     return jax.tree.map(lambda stack, value: write_row(stack, value, t), stacks, values)
 
 
-def _read(stacks: PyTree, t: Array) -> PyTree:
-    return jax.tree.map(lambda stack: read_row(stack, t), stacks)
-
-
-def _forward(step, params, data, carry, num_steps, capacity):
+def _forward(step, params, data, carry, num_steps, capacity, last):
     reversible, blank_y = _reversible(step, params, data, carry)
 
     def body(t, state):
         carry, ys, kept = state
         t = t.astype(jnp.int32)  # as traced
-        carry, y, kept = reversible.forth(params, data, t, carry, kept)
-        return carry, _write(ys, t, y), kept
+        return reversible.forth(params, data, t, carry, ys, kept)
 
     start = (carry, _blank(blank_y, capacity), reversible.empty_kept(capacity))
-    last, ys, kept = lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
-    return (last, ys), (params, data, kept, jax.tree.map(jnp.zeros_like, carry), num_steps)
+    carry, ys, kept = lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
+    # What is wanted of a sample's last step is among what is kept of all steps.
+    zs = jax.tree.map(lambda stack: stack[last, jnp.arange(len(last))], reversible.kept_z(kept))
+    return (carry, ys, zs), (params, data, kept, jax.tree.map(jnp.zeros_like, carry), num_steps, last)
 
 
 def _backward(step, capacity, residuals, cotangents):
-    params, data, kept, blank, num_steps = residuals
+    params, data, kept, blank, num_steps, last = residuals
     num_steps = num_steps.astype(jnp.int32)
-    d_carry, d_ys = cotangents
+    d_carry, d_ys, d_zs = cotangents
     reversible, _ = _reversible(step, params, data, blank)
 
     def body(i, state):
         d_carry, sums, stacks = state
         t = (num_steps - 1 - i).astype(jnp.int32)
-        d_carry, summands, stacks = reversible.back(params, data, t, kept, d_carry, _read(d_ys, t), stacks)
+        d_y = jax.tree.map(lambda stack: Row(stack, t), d_ys)
+        d_z = jax.tree.map(lambda d: choose(last == t, d, 0.0), d_zs)
+        d_carry, summands, stacks = reversible.back(params, data, t, kept, d_carry, d_y, d_z, stacks)
         sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
         return d_carry, sums, stacks
 
     start = (d_carry, reversible.empty_sums(), reversible.empty_stacks(capacity))
     d_carry, sums, stacks = lax.fori_loop(_ZERO, num_steps, body, start)
-    return reversible.finish(sums, stacks, kept), None, d_carry, None
+    return reversible.finish(sums, stacks, kept), None, d_carry, None, None
 
 
 def _reversible(step, params, data, carry) -> tuple[ReversibleStep, PyTree]:
     """Traces one step with its reverse. Only shapes matter here, so any carry will do."""
 
-    def pull_back(params, data, t, carry, d_carry, d_y):
+    def pull_back(params, data, t, carry, d_carry, d_y, d_z):
         results, vjp = jax.vjp(lambda p, c: step(p, data, t, c), params, carry)
-        d_params, d_carry = vjp((d_carry, d_y))
+        d_params, d_carry = vjp((d_carry, d_y, d_z))
         return *results, d_carry, d_params
 
-    d_y = jax.eval_shape(lambda c: step(params, data, _ZERO, c)[1], carry)
-    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y), d_y
+    _, d_y, d_z = jax.eval_shape(lambda c: step(params, data, _ZERO, c), carry)
+    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y, d_z), d_y
 
 
 _differentiable_loop: Any = jax.custom_vjp(_loop, nondiff_argnums=(0, 5))

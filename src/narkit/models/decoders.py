@@ -9,17 +9,22 @@ from typing import assert_never
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.kernels import triplets
+from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
 from narkit.kernels.fused.latent_pointer import Fragments, LatentPointerWeights, latent_pointer_logits
-from narkit.kernels.fused.pointer import PointerWeights, pointer_logits
+from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
 from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.kernels.fused.weights import HIDDEN_SIZE
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs
 from narkit.spec import Kind, Location, Probe, Spec
+
+ALIGNMENT = 8
+"""Products with so many columns, or a multiple, take a GPU's library half the time of those with one more."""
 
 
 class Decoder(eqx.Module):
@@ -80,7 +85,7 @@ class Decoders(eqx.Module):
         return BoundDecoders(
             probes=tuple((name, spec[name]) for name in self.by_probe),
             node_features=bases.node,
-            on_nodes=_merge([linear for d in decoders for linear in d.on_nodes], bases.node, hidden),
+            on_nodes=_merge([linear for d in decoders for linear in d.on_nodes], bases.node, hidden, ALIGNMENT),
             on_edges=tuple(tuple(fold(linear, bases.edge, latent) for linear in d.on_edges) for d in decoders),
             on_pooled=tuple(d.on_pooled for d in decoders),
             on_graph=_merge([linear for d in decoders for linear in d.on_graph], bases.graph),
@@ -104,13 +109,17 @@ class MergedLinears(eqx.Module):
     merged: FoldedLinear | None
     widths: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, scalars: Float[Array, "*axes scalar"], *dense: Array) -> Float[Array, "*axes width"]:
-        """The outputs of all, side by side."""
-        return self.merged(scalars, *dense) if self.merged is not None else jnp.zeros((*scalars.shape[:-1], 0))
+    def __call__(
+        self, scalars: Float[Array, "*axes scalar"], *dense: Array, product: Array | None = None
+    ) -> Float[Array, "*axes width"]:
+        """The outputs of all, side by side, and the columns that fill up; `product` as for a `FoldedLinear`."""
+        if self.merged is None:
+            return jnp.zeros((*scalars.shape[:-1], 0))
+        return self.merged(scalars, *dense, product=product)
 
     def split(self, outputs: Float[Array, "*axes width"]) -> list[Array]:
         """The outputs one by one."""
-        return split_outputs(outputs, self.widths) if self.widths else []
+        return split_outputs(outputs[..., : sum(self.widths)], self.widths) if self.widths else []
 
     @property
     def starts(self) -> list[int]:
@@ -118,9 +127,18 @@ class MergedLinears(eqx.Module):
         return [sum(self.widths[:i]) for i in range(len(self.widths))]
 
 
-def _merge(linears: Sequence[Linear], basis: Basis, dense_sizes: Sequence[int] = ()) -> MergedLinears:
+def _merge(
+    linears: Sequence[Linear], basis: Basis, dense_sizes: Sequence[int] = (), multiple_of: int = 1
+) -> MergedLinears:
+    """Merges Linears, and fills the columns up with zeros to a multiple of so many."""
+    if not linears:
+        return MergedLinears(None, ())
     widths = tuple(linear.bias.shape[0] for linear in linears)
-    return MergedLinears(fold(side_by_side(linears), basis, dense_sizes) if linears else None, widths)
+    merged = side_by_side(linears)
+    if missing := -sum(widths) % multiple_of:
+        fill = (jnp.pad(merged.weight, ((0, 0), (0, missing))), jnp.pad(merged.bias, (0, missing)))
+        merged = eqx.tree_at(lambda linear: (linear.weight, linear.bias), merged, fill)
+    return MergedLinears(fold(merged, basis, dense_sizes), widths)
 
 
 class BoundDecoders(eqx.Module):
@@ -136,15 +154,28 @@ class BoundDecoders(eqx.Module):
     node_counts: tuple[int, ...] = eqx.field(static=True)
     fragments: tuple[Fragments | None, ...]
 
+    @property
+    def hidden_weights(self) -> Float[Array, "hidden _"] | None:
+        """The weights of everything that is linear in the hidden states, side by side."""
+        return None if self.on_nodes.merged is None else self.on_nodes.merged.dense_weights[0]
+
     def __call__(
         self,
         scalars: Scalars,
         hidden: Float[Array, "batch node hidden"],
         next_hidden: Float[Array, "batch node hidden"],
         edge_latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
+        from_hidden: Float[Array, "batch node _"] | None = None,
+        softened: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """The logits of every decoded probe for a batch at one step."""
-        all_nodes = self.on_nodes(scalars.node, hidden, next_hidden)
+        """The logits of every decoded probe for a batch at one step.
+
+        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already. Softmaxes
+        that cost nothing more are put into `softened`.
+        """
+        all_nodes = self.on_nodes(scalars.node, hidden, next_hidden, product=from_hidden)
+        if any(score is not None and is_fused(score) for score in self.scores):
+            all_nodes = checkpoint_name(all_nodes, SAVED)  # the kernels backward read it again
         from_nodes = self.on_nodes.split(all_nodes)
         from_graph = iter(self.on_graph.split(self.on_graph(scalars.graph)))
         narrow = None
@@ -160,12 +191,18 @@ class BoundDecoders(eqx.Module):
         ):
             graph = [linear(pooled) + next(from_graph) for linear in on_pooled]
             if probe.location is Location.NODE and score is not None and is_fused(score):
-                first, second = self.on_nodes.starts[at : at + 2]
+                columns = self.on_nodes.starts[at : at + 2]
                 if narrow is not None and fragments is not None:
                     weights = _latent_weights(on_edges[0], score, fragments)
-                    logits[name] = latent_pointer_logits(all_nodes, first, second, scalars.edge, narrow, weights)
+                    logits[name] = latent_pointer_logits(
+                        all_nodes, columns[0], columns[1], scalars.edge, narrow, weights
+                    )
                 else:
-                    logits[name] = _fused_pointer(all_nodes, (first, second), scalars.edge, latents, on_edges[0], score)
+                    arguments = _pointer_arguments(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
+                    if softened is not None and probe.kind is Kind.POINTER:
+                        logits[name], softened[name] = pointer_logits_and_softmax(*arguments)
+                    else:
+                        logits[name] = pointer_logits(*arguments)
             else:
                 edges = [linear(scalars.edge, *latents) for linear in on_edges]
                 put_together = functools.partial(_logits, probe, score=score)
@@ -179,15 +216,15 @@ def is_fused(score: Linear) -> bool:
     return score.weight.shape[0] == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED
 
 
-def _fused_pointer(
+def _pointer_arguments(
     nodes: Array, columns: Sequence[int], scalars: Array, latents: Sequence[Array], on_edge: FoldedLinear, score: Linear
-) -> Array:
+) -> tuple[Array, int, int, Array, PointerWeights]:
     basis = on_edge.basis
     if latents:  # edges that are no sum of few directions
         edges, weights = on_edge(scalars, *latents), PointerWeights(None, score.weight[:, 0], score.bias)
     else:
         edges, weights = scalars, PointerWeights((basis.directions, basis.offset), score.weight[:, 0], score.bias)
-    return pointer_logits(nodes, columns[0], columns[1], edges, weights)
+    return nodes, columns[0], columns[1], edges, weights
 
 
 def _latent_weights(on_edge: FoldedLinear, score: Linear, fragments: Fragments) -> LatentPointerWeights:

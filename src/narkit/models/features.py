@@ -63,11 +63,16 @@ class FoldedLinear(eqx.Module):
     dense_weights: tuple[Float[Array, "_ outputs"], ...]
 
     def __call__(
-        self, scalars: Float[Array, "*axes scalar"], *dense: Float[Array, "*axes _"]
+        self,
+        scalars: Float[Array, "*axes scalar"],
+        *dense: Float[Array, "*axes _"],
+        product: Float[Array, "*axes outputs"] | None = None,
     ) -> Float[Array, "*axes outputs"]:
+        """The outputs. `product` is that of the first dense input, where it is known already."""
         result = self.basis(scalars)
         for values, weight in zip(dense, self.dense_weights, strict=True):
-            result = result + values @ weight
+            result = result + (values @ weight if product is None else product)
+            product = None
         return result
 
 

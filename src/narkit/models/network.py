@@ -19,7 +19,8 @@ from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
-from narkit.kernels.time_loop import time_loop
+from narkit.kernels.shared_product import merge, shared_product
+from narkit.kernels.time_loop import choose, time_loop
 from narkit.models import predictions
 from narkit.models.decoders import BoundDecoders, Decoders
 from narkit.models.encoders import Encoders, Values, adjacency, as_value, as_values, scalars_of
@@ -167,12 +168,15 @@ class Reasoner(eqx.Module):
         spec = ALGORITHMS[algorithm].transformed_spec
         encoders = self.encoders[algorithm]
         bases = encoders.bases(spec)
+        processor = self.processor.bind(bases)
+        hint_decoders = self.hint_decoders[algorithm].bind(spec, bases)
         return BoundReasoner(
             algorithm=algorithm,
             encoded=tuple(encoders.linears),
-            processor=self.processor.bind(bases),
+            processor=processor,
             output_decoders=self.output_decoders[algorithm].bind(spec, bases),
-            hint_decoders=self.hint_decoders[algorithm].bind(spec, bases),
+            hint_decoders=hint_decoders,
+            on_hidden=merge(processor.hidden_weights, hint_decoders.hidden_weights),
         )
 
 
@@ -189,9 +193,9 @@ def _encoded(spec: Spec, hints: Hints) -> dict:
 
 
 class LastStep(eqx.Module):
-    """What the output decoders read: the features and hidden states of each sample's own last step."""
+    """What the output decoders read beside the inputs: the hints and hidden states of each sample's own last step."""
 
-    scalars: Scalars
+    hints: Values
     hidden: Float[Array, "*batch node hidden"]
     next_hidden: Float[Array, "*batch node hidden"]
 
@@ -204,26 +208,42 @@ class BoundReasoner(eqx.Module):
     processor: BoundProcessor
     output_decoders: BoundDecoders
     hint_decoders: BoundDecoders
+    on_hidden: Float[Array, "hidden _"] | None  # what processor and hint decoders multiply hidden states with, merged
 
     @property
     def spec(self) -> Spec:
         return ALGORITHMS[self.algorithm].transformed_spec
 
-    def step(self, values: Values, hidden: Float[Array, "batch node hidden"]) -> tuple[LastStep, dict[str, Array]]:
-        """One step for a batch: the next hidden states, and the logits of the next hints."""
+    def scalars(self, values: Values, num_nodes: int) -> Scalars:
+        """The scalars of a batch."""
+        encoded = {name: values[name] for name in self.encoded}
+        return jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
+
+    def step(
+        self,
+        values: Values,
+        hidden: Float[Array, "batch node hidden"],
+        softened: dict[str, Array] | None = None,
+    ) -> tuple[Array, dict[str, Array]]:
+        """One step for a batch: the next hidden states, and the logits of the next hints; `softened` as for decoders."""
         num_nodes = hidden.shape[1]
         encoded = {name: values[name] for name in self.encoded}
-        scalars = jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
+        scalars = self.scalars(values, num_nodes)
         connected = jax.vmap(lambda sample: adjacency(self.spec, sample, num_nodes))(encoded)
-        next_hidden = self.processor.batched(scalars, connected, hidden)
+        to_processor, to_decoders = None, None
+        if self.on_hidden is not None:
+            weights = (self.processor.hidden_weights, self.hint_decoders.hidden_weights)
+            to_processor, to_decoders = shared_product(hidden, weights, self.on_hidden)
+        next_hidden = self.processor.batched(scalars, connected, hidden, to_processor)
         latents = self.processor.batched_edge_latents(scalars, hidden)
-        logits = self.hint_decoders(scalars, hidden, next_hidden, latents)
-        return LastStep(scalars, hidden, next_hidden), logits
+        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, softened)
+        return next_hidden, logits
 
-    def outputs(self, last: LastStep) -> dict[str, Array]:
+    def outputs(self, inputs: Values, last: LastStep) -> dict[str, Array]:
         """The output logits of a batch."""
-        latents = self.processor.batched_edge_latents(last.scalars, last.hidden)
-        return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
+        scalars = self.scalars({**inputs, **last.hints}, last.hidden.shape[1])
+        latents = self.processor.batched_edge_latents(scalars, last.hidden)
+        return self.output_decoders(scalars, last.hidden, last.next_hidden, latents)
 
 
 def unroll(
@@ -260,12 +280,11 @@ def unroll(
     forcing_key, noise_key = (None, None) if key is None else jax.random.split(key)
 
     def step(network, data, i, carry):
-        hidden, hints, last = carry
-        here, logits = network.step({**data["inputs"], **hints}, hidden)
-        # Every sample takes part in the first step, even one without a second hint.
-        counts = (data["lengths"] > i + 1) | (i == 0)
-        last = jax.tree.map(lambda new, old: _choose(counts, new, old), here, last)
-        return (here.next_hidden, next_hints(data, i, logits), last), kept(data, i, logits)
+        hidden, hints = carry
+        softened: dict[str, Array] | None = {} if feeds_back and not hard else None
+        next_hidden, logits = network.step({**data["inputs"], **hints}, hidden, softened)
+        after = (next_hidden, next_hints(data, i, logits, softened or {}))
+        return after, kept(data, i, logits), LastStep(hints, hidden, next_hidden)
 
     def kept(data, i, logits):
         if callable(keep_hints):
@@ -273,18 +292,18 @@ def unroll(
             return keep_hints(logits, truth, data["lengths"] > i + 1)
         return logits if keep_hints else {}
 
-    def next_hints(data, i, logits):
+    def next_hints(data, i, logits, softened):
         if not feeds_back:
             return {}
         revise = predictions.harden if hard else predictions.soften
-        hints = {name: revise(spec[name], values) for name, values in logits.items()}
+        hints = softened | {name: revise(spec[name], values) for name, values in logits.items() if name not in softened}
         if forcing == 0.0:
             return hints
         truth = {name: as_value(spec[name], values[i + 1], num_nodes) for name, values in data["hints"].items()}
         forced = jnp.ones(batch_size, bool)
         if forcing < 1.0:
             forced = jax.random.bernoulli(jax.random.fold_in(data["key"], i), forcing, (batch_size,))
-        return {name: _choose(forced, truth[name], values) for name, values in hints.items()}
+        return {name: choose(forced, truth[name], values) for name, values in hints.items()}
 
     data = {"inputs": as_values(spec, batch.inputs, num_nodes), "lengths": batch.lengths}
     if forcing > 0.0 or callable(keep_hints):
@@ -293,17 +312,12 @@ def unroll(
         data |= {"key": forcing_key}
     hidden = jnp.zeros((batch_size, num_nodes, reasoner.hidden_size))
     hints = {name: as_value(spec[name], values[0], num_nodes) for name, values in batch.hints.items() if feeds_back}
-    blank = jax.eval_shape(network.step, {**data["inputs"], **hints}, hidden)[0]
-    carry = (hidden, hints, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), blank))
     if num_steps is None:
         num_steps = jnp.maximum(1, batch.lengths.max() - 1)
-    (_, _, last), hint_logits = time_loop(step, network, data, carry, num_steps, batch.num_steps)
-    return predictions.finish_logits(spec, network.outputs(last), noise_key), hint_logits
-
-
-def _choose(condition: Array, yes: Array, no: Array) -> Array:
-    """`jnp.where` with a condition per sample."""
-    return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
+    # Every sample takes part in the first step, even one without a second hint.
+    last_steps = jnp.maximum(0, batch.lengths - 2)
+    _, hint_logits, last = time_loop(step, network, data, (hidden, hints), num_steps, batch.num_steps, last_steps)
+    return predictions.finish_logits(spec, network.outputs(data["inputs"], last), noise_key), hint_logits
 
 
 def first_features(

@@ -98,6 +98,7 @@ class Kernel:
     shared_bytes: int
     rows_read: tuple[tuple[int, str], ...] = ()  # operands that may be rows of stacks over time, and the macros for it
     rows_written: tuple[tuple[int, str], ...] = ()  # the same for outputs
+    copied: tuple[int, ...] = ()  # outputs that are given as they are, too, after the others, if they are such rows
 
     def __call__(self, *operands: Array, outputs: Sequence[Output]) -> list[Array]:
         """Runs it; `outputs` are the shapes and types of what it writes."""
@@ -152,11 +153,17 @@ def run_on_rows(
         jax.ShapeDtypeStruct((capacity, *output.shape), output.dtype) if i in written else output
         for i, output in enumerate(outputs)
     )
+    copied = [i for i in written if i in kernel.copied]
+    shapes += tuple(outputs[i] for i in copied)
     results = primitive.bind(
         *values, t, *(stacks[i] for i in written),
         kernel=kernel, outputs=shapes, seeds=1, rows=Rows(read, written, capacity),
     )  # fmt: skip
-    return [Row(result, t, is_new=True) if i in written else result for i, result in enumerate(results)]
+    known = dict(zip(copied, results[len(outputs) :], strict=True))
+    return [
+        Row(result, t, is_new=True, known=known.get(i)) if i in written else result
+        for i, result in enumerate(results[: len(outputs)])
+    ]
 
 
 def _literal(value: int | float) -> str:

@@ -19,6 +19,9 @@
 #define SMALL (P + 3)  // rows of small gradients of the products: V, v, b1, b2
 #define SHARED_TILE (ROWS * TILE_STRIDE)
 
+#ifndef TIMED_terms
+#define TIMED_terms 0
+#endif
 #ifndef TIMED_message
 #define TIMED_message 0
 #endif
@@ -213,7 +216,7 @@ __device__ __forceinline__ void forward(
   float* mixed = messages + ROWS * WIDE_STRIDE;
   const Sample at(RECEIVER_BLOCKS);
   const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
-  terms += at.index * N * TERMS;
+  terms += at.at(TIMED_terms, now) * N * TERMS;
   scalars += at.index * N * N * P;
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;
@@ -318,7 +321,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) messages_backward(
   const int tile = blockIdx.x % tiles;
   const int first_j = tile / SENDER_BLOCKS * RECEIVERS, first_i = tile % SENDER_BLOCKS * SENDERS;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  terms += at.index * N * TERMS;
+  terms += at.at(TIMED_terms, NOW) * N * TERMS;
   scalars += at.index * N * N * P;
   value += at.seed * P * H;
   value_offset += at.seed * H;
@@ -605,7 +608,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, P <= 3 ? 3 : 2) attention_
     const float* d_mixed, TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
   const Sample at(BLOCKS_OF_NODES);
   const int pass = blockIdx.y;
-  terms += at.index * N * TERMS;
+  terms += at.at(TIMED_terms, NOW) * N * TERMS;
   scalars += at.index * N * N * P;
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;

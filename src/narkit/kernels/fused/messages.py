@@ -114,7 +114,7 @@ def _products_backward(terms, scalars, weights, best, record, d_message, slope) 
     kernel = _kernel(
         "messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared,
         rows=(
-            ((7, "TIMED_best"), (8, "TIMED_record")),
+            ((0, "TIMED_terms"), (7, "TIMED_best"), (8, "TIMED_record")),
             (*((i, "TIMED_operands") for i in range(factors)), (factors + 3, "TIMED_small")),
         ),
     )  # fmt: skip
@@ -141,7 +141,7 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
     blocks = -(-n // 4)
     staged = 4 * n if n <= 32 else 0  # vectors of pairs
     shared = max(4 * (num_scalars + 5), staged) * H * 4
-    rows = (((4, "TIMED_record"),), ((2, "TIMED_small"),))
+    rows = (((0, "TIMED_terms"), (4, "TIMED_record")), ((2, "TIMED_small"),))
     kernel = _kernel("attention_backward", terms, scalars, slope, True, (blocks, 3), shared, rows)
     d_nodes, d_scalars, small = kernel(
         terms, scalars, *weights.attention, record, d_mixed,
@@ -173,7 +173,7 @@ def forward(
     shared = 2 * tiling.rows * TILE_STRIDE * 2 + tiling.rows * WIDE_STRIDE * 4 + tiling.rows * num_scalars * 4
     attends = weights.attention is not None
     name = "messages_forward_saving" if save else "messages_forward"
-    rows = ((), ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()
+    rows = (((0, "TIMED_terms"),), ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()
     kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared, rows)
     shapes: list[Any] = [((samples, n, H), jnp.float32)]
     if save:

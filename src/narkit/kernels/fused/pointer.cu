@@ -2,13 +2,22 @@
 //
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES. A node's a and b stand
 // in a row of WIDTH floats, at FIRST and SECOND. A lane holds the features l, l + 32, l + 64 and l + 96, so that rows
-// need no alignment. blockIdx.z is the seed. A program has four nodes, one per warp.
+// need no alignment. blockIdx.z is the seed. A program has four nodes, one per warp. With SOFTMAX, softmax over p.
 
 #define BLOCKS ((N + WARPS - 1) / WARPS)
 #define GROUP 8          // nodes that a warp takes at a time
 #define PART (H / 32)    // features per lane
 #define SMALL (P + 3)    // rows of small gradients: D, c, w, and the bias in front of zeros
 
+#ifndef TIMED_nodes
+#define TIMED_nodes 0
+#endif
+#ifndef TIMED_logits
+#define TIMED_logits 0
+#endif
+#ifndef TIMED_probabilities
+#define TIMED_probabilities 0
+#endif
 #ifndef TIMED_small
 #define TIMED_small 0
 #endif
@@ -55,35 +64,72 @@ __device__ __forceinline__ void load_row(const float* row, float (&out)[PART]) {
 #define EDGE_SIZE (DENSE ? H : P)
 
 #if defined(BUILD_pointer_forward)
+// A warp has an i. With SOFTMAX also the softmax over p: first what its normaliser is, then the probabilities from the
+// logits, which each lane reads again where it has written them itself.
 extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
     const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
-    const float* bias, float* logits) {
+    const float* bias, TIME_PARAMETERS float* logits
+#if SOFTMAX
+    , float* probabilities
+#endif
+#if TIMED_probabilities
+    , float* copy
+#endif
+) {
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32;
-  const int p = blockIdx.x % BLOCKS * WARPS + threadIdx.x / 32;
-  if (p >= N) return;
+  const int i = blockIdx.x % BLOCKS * WARPS + threadIdx.x / 32;
+  if (i >= N) return;
   const long long index = (long long)seed * SAMPLES + sample;
   nodes += index * N * WIDTH;
   edges += index * N * N * EDGE_SIZE;
-  logits += index * N * N;
+  logits += (((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N + i) * N;
   const Weights weights(directions + seed * P * H, offset + seed * H, score + seed * H);
-  float b[PART];
-  load_row(nodes + p * WIDTH + SECOND, b);
+  float a[PART], highest = -3.0e38f, total = 0.0f;
+  load_row(nodes + i * WIDTH + FIRST, a);
 #pragma unroll 1
   for (int first = 0; first < N; first += GROUP) {
     float sums[GROUP];
 #pragma unroll
     for (int g = 0; g < GROUP; ++g) {
-      const int i = first + g < N ? first + g : N - 1;
-      float a[PART], other[PART];
-      load_row(nodes + i * WIDTH + FIRST, a);
+      const int p = first + g < N ? first + g : N - 1;
+      float b[PART], other[PART];
+      load_row(nodes + p * WIDTH + SECOND, b);
       target(weights, b, edges, p, i, other);
       sums[g] = 0.0f;
 #pragma unroll
       for (int q = 0; q < PART; ++q) sums[g] = fmaf(weights.score[q], fmaxf(a[q], other[q]), sums[g]);
     }
-    const float logit = sum_over_lanes<GROUP>(sums);
-    if (lane < GROUP && first + lane < N) logits[(first + lane) * N + p] = logit + bias[seed];
+    const float logit = sum_over_lanes<GROUP>(sums) + bias[seed];
+    const int p = first + lane % GROUP;
+    if (p < N) {
+      if (lane < GROUP) logits[p] = logit;
+      const float next = fmaxf(highest, logit);
+      total = total * __expf(highest - next) + __expf(logit - next);
+      highest = next;
+    }
   }
+#if SOFTMAX
+  probabilities += (((long long)row_of(seed, TIMED_probabilities, NOW) * SAMPLES + sample) * N + i) * N;
+#if TIMED_probabilities
+  copy += (index * N + i) * N;
+#endif
+  // Lanes l, l + GROUP, ... have the same.
+#pragma unroll
+  for (int step = 1; step < GROUP; step *= 2) {
+    const float others = __shfl_xor_sync(0xffffffff, highest, step), sum = __shfl_xor_sync(0xffffffff, total, step);
+    const float next = fmaxf(highest, others);
+    total = total * __expf(highest - next) + sum * __expf(others - next);
+    highest = next;
+  }
+  if (lane < GROUP)
+    for (int p = lane; p < N; p += GROUP) {
+      const float probability = __expf(logits[p] - highest) / total;
+      probabilities[p] = probability;
+#if TIMED_probabilities
+      copy[p] = probability;
+#endif
+    }
+#endif
 }
 #endif
 
@@ -97,14 +143,36 @@ __device__ __forceinline__ float share(float winner, float other) {
 // blockIdx.y == 1: a warp has an i, and finds the gradient of a_i.
 extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
     const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
-    const float* d_logits, TIME_PARAMETERS float* d_first, float* d_second, float* d_edges, float* small) {
+    const float* d_logits,
+#if SOFTMAX
+    const float* probabilities, const float* d_probabilities,
+#endif
+    TIME_PARAMETERS float* d_first, float* d_second, float* d_edges, float* small) {
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32;
   const int mine = blockIdx.x % BLOCKS * WARPS + threadIdx.x / 32;
-  if (mine >= N) return;
   const long long index = (long long)seed * SAMPLES + sample;
-  nodes += index * N * WIDTH;
+  d_logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N;
+#if SOFTMAX
+  // The gradient of a logit is that of the logit itself and p (d_p - sum of p d_p) through the softmax.
+  probabilities += ((long long)row_of(seed, TIMED_probabilities, NOW) * SAMPLES + sample) * N * N;
+  d_probabilities += index * N * N;
+  float* expected = (float*)memory;
+  for (int i = threadIdx.x / 32; i < N; i += WARPS) {
+    float sum = 0.0f;
+    for (int p = lane; p < N; p += 32) sum = fmaf(probabilities[i * N + p], d_probabilities[i * N + p], sum);
+    sum = sum_over_groups<1>(sum);
+    if (lane == 0) expected[i] = sum;
+  }
+  __syncthreads();
+  const auto d_logit = [&](int i, int p) {
+    return fmaf(probabilities[i * N + p], d_probabilities[i * N + p] - expected[i], d_logits[i * N + p]);
+  };
+#else
+  const auto d_logit = [&](int i, int p) { return d_logits[i * N + p]; };
+#endif
+  if (mine >= N) return;
+  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
   edges += index * N * N * EDGE_SIZE;
-  d_logits += index * N * N;
   d_edges += index * N * N * EDGE_SIZE;
   const Weights weights(directions + seed * P * H, offset + seed * H, score + seed * H);
   float row[PART], other[PART], sum[PART];
@@ -118,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
       float b[PART];
       load_row(nodes + p * WIDTH + SECOND, b);
       target(weights, b, edges, p, mine, other);
-      const float d = d_logits[mine * N + p];
+      const float d = d_logit(mine, p);
 #pragma unroll
       for (int q = 0; q < PART; ++q) sum[q] = fmaf(d * weights.score[q], share(row[q], other[q]), sum[q]);
     }
@@ -142,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
     for (int g = 0; g < GROUP; ++g) {
       const bool valid = first + g < N;
       const int i = valid ? first + g : N - 1;
-      const float d = valid ? d_logits[i * N + mine] : 0.0f;
+      const float d = valid ? d_logit(i, mine) : 0.0f;
       of_bias += d;
       float a[PART];
       load_row(nodes + i * WIDTH + FIRST, a);

@@ -2,7 +2,8 @@
 
     logit_ip = sum_h w_h max(a_i, b_p + e_pi)_h + bias,    e_pi = s_pi D + c, or given as it is
 
-No array of the size n^2 hidden is written where edges are given by their scalars.
+No array of the size n^2 hidden is written where edges are given by their scalars. The softmax over p is taken in the
+same kernels where a network reads it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.kernels.deferred_gradients import STACKED
+from narkit.kernels.deferred_gradients import SAVED, STACKED
 from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
@@ -40,20 +41,42 @@ def pointer_logits(
 
     `edges` has the scalars (p, i, scalar), or the features themselves.
     """
+    return _run(nodes, edges, weights, _Options(first, second, softmax=False))[0]
+
+
+def pointer_logits_and_softmax(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    second: int,
+    edges: Float[Array, "sample node node _"],
+    weights: PointerWeights,
+) -> tuple[Float[Array, "sample node node"], Float[Array, "sample node node"]]:
+    """The same, and the softmax over the nodes p."""
+    logits, probabilities = _run(nodes, edges, weights, _Options(first, second, softmax=True))
+    return logits, probabilities
+
+
+class _Options(NamedTuple):
+    first: int
+    second: int
+    softmax: bool
+
+
+def _run(nodes: Array, edges: Array, weights: PointerWeights, options: _Options) -> tuple[Array, ...]:
     if weights.edges is not None and edges.shape[-1] == 0:
         edges = jnp.zeros((*edges.shape[:-1], 1))
         weights = weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
-    return _logits(nodes, edges, weights, (first, second))
+    return _results(nodes, edges, weights, options)
 
 
-def _kernel(name: str, nodes: Array, edges: Array, dense: bool, columns: tuple[int, int], passes: int) -> Kernel:
+def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: _Options, passes: int, *rows) -> Kernel:
     samples, n, width = nodes.shape
     macros = {
         "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
-        "FIRST": columns[0], "SECOND": columns[1],
+        "FIRST": options.first, "SECOND": options.second, "SOFTMAX": int(options.softmax),
     }  # fmt: skip
-    rows = ((), ((3, "TIMED_small"),)) if passes == 2 else ()
-    return Kernel("pointer.cu", name, tuple(macros.items()), (samples * -(-n // WARPS), passes), 0, *rows)
+    shared = 4 * n if passes == 2 and options.softmax else 0
+    return Kernel("pointer.cu", name, tuple(macros.items()), (samples * -(-n // WARPS), passes), shared, *rows)
 
 
 def _operands(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Array, ...]:
@@ -62,24 +85,30 @@ def _operands(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Arra
     return nodes, edges, directions, offset, weights.score
 
 
-def _forward_only(nodes, edges, weights, columns):
+def _forward_only(nodes, edges, weights, options):
     samples, n, _ = nodes.shape
-    kernel = _kernel("pointer_forward", nodes, edges, weights.edges is None, columns, 1)
-    return kernel(*_operands(nodes, edges, weights), weights.bias, outputs=[((samples, n, n), jnp.float32)])[0]
+    rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
+    kernel = _kernel("pointer_forward", nodes, edges, weights.edges is None, options, 1, (), rows_written, (1,))
+    outputs = [((samples, n, n), jnp.float32)] * (1 + options.softmax)
+    return tuple(kernel(*_operands(nodes, edges, weights), weights.bias, outputs=outputs))
 
 
-def _forward(nodes, edges, weights, columns):
-    return _forward_only(nodes, edges, weights, columns), (nodes, edges, weights)
+def _forward(nodes, edges, weights, options):
+    logits, *rest = _forward_only(nodes, edges, weights, options)
+    probabilities = [checkpoint_name(values, SAVED) for values in rest]
+    return (logits, *probabilities), (nodes, edges, weights, probabilities)
 
 
-def _backward(columns, saved, d_logits):
-    nodes, edges, weights = saved
+def _backward(options, saved, cotangents):
+    nodes, edges, weights, probabilities = saved
     samples, n, width = nodes.shape
     dense = weights.edges is None
-    kernel = _kernel("pointer_backward", nodes, edges, dense, columns, 2)
+    rows_read = ((0, "TIMED_nodes"), (5, "TIMED_logits"), (6, "TIMED_probabilities"))[: 2 + options.softmax]
+    kernel = _kernel("pointer_backward", nodes, edges, dense, options, 2, rows_read, ((3, "TIMED_small"),))
     num_scalars = 1 if dense else edges.shape[-1]
+    d_logits, *d_probabilities = cotangents
     d_first, d_second, d_edges, small = kernel(
-        *_operands(nodes, edges, weights), d_logits,
+        *_operands(nodes, edges, weights), d_logits, *probabilities, *d_probabilities,
         outputs=[
             ((samples, n, H), jnp.float32),
             ((samples, n, H), jnp.float32),
@@ -89,7 +118,7 @@ def _backward(columns, saved, d_logits):
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1, :1])
-    d_nodes = side_by_side({columns[0]: d_first, columns[1]: d_second}, width)
+    d_nodes = side_by_side({options.first: d_first, options.second: d_second}, width)
     return d_nodes, d_edges, d_weights
 
 
@@ -103,5 +132,5 @@ def side_by_side(parts: dict[int, Array], width: int) -> Array:
     return jnp.concatenate([*pieces, jnp.zeros((*shape, width - at))], axis=-1)
 
 
-_logits: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(3,))
-_logits.defvjp(_forward, _backward)
+_results: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(3,))
+_results.defvjp(_forward, _backward)

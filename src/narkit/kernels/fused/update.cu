@@ -12,6 +12,12 @@
 #define WIDE (16 * WIDE_STRIDE)
 #define EPSILON 1e-5f
 
+#ifndef TIMED_terms
+#define TIMED_terms 0
+#endif
+#ifndef TIMED_result
+#define TIMED_result 0
+#endif
 #ifndef TIMED_message
 #define TIMED_message 0
 #endif
@@ -79,17 +85,24 @@ __device__ __forceinline__ void open_gate(
 #if defined(BUILD_update_forward)
 extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
-    const float* vectors, TIME_PARAMETERS float* result) {
+    const float* vectors, TIME_PARAMETERS float* result
+#if TIMED_result
+    , float* copy
+#endif
+) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE;
   float *rectified = (float*)(gate_input + TILE), *normal = rectified + WIDE, *spread = normal + WIDE;
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
-  terms += seed * NODES * TERMS;
+  terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
   weights += seed * 2 * FRAGMENTS;
   gate += seed * FRAGMENTS;
   vectors += seed * 3 * H;
-  result += seed * NODES * H;
+  result += (long long)row_of(seed, TIMED_result, NOW) * NODES * H;
+#if TIMED_result
+  copy += seed * NODES * H;
+#endif
   float openness[1][N_TILES][4];
   open_gate(message, terms, weights, gate, vectors, first, received, gate_input, rectified, normal, spread, openness);
   for_pairs(openness, [&](int row, int column, float* c) {
@@ -97,9 +110,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_forward(
     const float2 before = *(const float2*)(hidden + (first + row) * H + column);
     const float2 n = *(const float2*)(normal + row * WIDE_STRIDE + column);
     const float2 scale = *(const float2*)(vectors + column), offset = *(const float2*)(vectors + H + column);
-    *(float2*)(result + (first + row) * H + column) =
-        make_float2(before.x + c[0] * (fmaf(n.x, scale.x, offset.x) - before.x),
-                    before.y + c[1] * (fmaf(n.y, scale.y, offset.y) - before.y));
+    const float2 after = make_float2(before.x + c[0] * (fmaf(n.x, scale.x, offset.x) - before.x),
+                                     before.y + c[1] * (fmaf(n.y, scale.y, offset.y) - before.y));
+    *(float2*)(result + (first + row) * H + column) = after;
+#if TIMED_result
+    *(float2*)(copy + (first + row) * H + column) = after;
+#endif
   });
 }
 
@@ -119,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_backward(
   float* spread = d_update + WIDE;
   const int seed = blockIdx.z, first = blockIdx.x * 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
-  terms += seed * NODES * TERMS;
+  terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
   weights += seed * 2 * FRAGMENTS;
   gate += seed * FRAGMENTS;

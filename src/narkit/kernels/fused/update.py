@@ -22,7 +22,7 @@ from narkit.kernels.fused.messages import TILE_STRIDE, WIDE_STRIDE
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
-ROWS_READ = ((0, "TIMED_message"), (2, "TIMED_hidden"))
+ROWS_READ = ((0, "TIMED_message"), (1, "TIMED_terms"), (2, "TIMED_hidden"))
 """Operands that may be rows of stacks over time."""
 
 
@@ -55,7 +55,7 @@ def forward(
     weights: UpdateWeights,
 ) -> Float[Array, "sample node hidden"]:
     """The next hidden state. The last two terms of `terms` are from_node and from_gate; the others are not read."""
-    kernel = _kernel("update_forward", message, terms, 2, 2, (ROWS_READ,))
+    kernel = _kernel("update_forward", message, terms, 2, 2, (ROWS_READ, ((0, "TIMED_result"),), (0,)))
     operands = (message, terms, hidden, *weights.fragments, weights.vectors)
     return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
 

@@ -22,10 +22,22 @@ class BoundProcessor(eqx.Module):
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         """The next hidden state."""
 
+    @property
+    def hidden_weights(self) -> Float[Array, "hidden _"] | None:
+        """The weights of what `batched` wants to have of the hidden states, if their product can be shared."""
+        return None
+
     def batched(
-        self, scalars: Scalars, adjacency: Bool[Array, "batch node node"], hidden: Float[Array, "batch node hidden"]
+        self,
+        scalars: Scalars,
+        adjacency: Bool[Array, "batch node node"],
+        hidden: Float[Array, "batch node hidden"],
+        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> Float[Array, "batch node hidden"]:
-        """The next hidden states of a batch; processors with kernels of their own take it whole."""
+        """The next hidden states of a batch; processors with kernels of their own take it whole.
+
+        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already.
+        """
         return jax.vmap(self)(scalars, adjacency, hidden)
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node latent"] | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
+from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
 from narkit.kernels.fused.gated_step import gated_step
 from narkit.kernels.fused.messages import Attention, MessageWeights
@@ -32,7 +36,7 @@ class FusedGatedStep(BoundProcessor):
     """A step of gated message passing, everyone to everyone. What a node contributes is one product per step."""
 
     node_directions: Float[Array, "node_scalar terms"]
-    from_hidden: Float[Array, "hidden terms"]
+    from_hidden: Float[Array, "hidden last_terms"]  # those of attention do not depend on the hidden state
     graph: Basis  # of what the graph adds to the terms of every node, and all offsets
     message_weights: MessageWeights
     update_weights: UpdateWeights
@@ -45,7 +49,6 @@ class FusedGatedStep(BoundProcessor):
         gate = message_passing.gate
         assert gate is not None
         size = message_passing.graph.bias.shape[0]
-        none = jnp.zeros((size, size))
         on_nodes = side_by_side(
             [message_passing.receiver, message_passing.sender, message_passing.from_nodes, gate.from_nodes]
         )
@@ -59,7 +62,6 @@ class FusedGatedStep(BoundProcessor):
         if attention is not None:
             in_attention = bases.node.through(side_by_side([attention.node_i, attention.node_j, attention.node_k]))
             node_directions = jnp.concatenate([in_attention.directions, node_directions], axis=1)
-            from_hidden = jnp.concatenate([none, none, none, from_hidden], axis=1)
             graph = [bases.graph.through(attention.graph), None, None, *graph]
             triplet = [
                 bases.edge.through(linear) for linear in (attention.edge_ij, attention.edge_ik, attention.edge_jk)
@@ -99,15 +101,45 @@ class FusedGatedStep(BoundProcessor):
         one = jax.tree.map(lambda leaf: leaf[None], scalars)
         return self.batched(one, adjacency[None], hidden[None])[0]
 
+    @property
+    def hidden_weights(self) -> Float[Array, "hidden _"]:
+        return self.from_hidden
+
     def batched(
-        self, scalars: Scalars, adjacency: Array, hidden: Float[Array, "batch node hidden"]
+        self,
+        scalars: Scalars,
+        adjacency: Array,
+        hidden: Float[Array, "batch node hidden"],
+        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> Float[Array, "batch node hidden"]:
+        if from_hidden is None:
+            from_hidden = hidden @ self.from_hidden
+        of_hidden = _at_the_right(from_hidden, self.node_directions.shape[1])
         of_graph = narrow_product(scalars.graph, self.graph.directions) + self.graph.offset
-        terms = hidden @ self.from_hidden + narrow_product(scalars.node, self.node_directions) + of_graph[:, None]
+        terms = of_hidden + narrow_product(scalars.node, self.node_directions) + of_graph[:, None]
+        terms = checkpoint_name(terms, SAVED)  # the kernels backward read them again
         edges = scalars.edge
         if edges.shape[-1] == 0:
             edges = jnp.zeros((*edges.shape[:-1], 1))
         return gated_step(terms, edges, hidden, self.message_weights, self.update_weights, self.slope)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _at_the_right(values: Float[Array, "batch node _"], width: int) -> Float[Array, "batch node width"]:
+    """Values with columns of zeros on their left. The gradient is a slice, which a time loop takes after it ends."""
+    missing = width - values.shape[-1]
+    return jnp.concatenate([jnp.zeros((*values.shape[:-1], missing)), values], axis=-1) if missing else values
+
+
+def _right_forward(values: Array, width: int) -> tuple[Array, int]:
+    return _at_the_right(values, width), values.shape[-1]
+
+
+def _right_backward(width: int, size: int, cotangent: Array) -> tuple[Array]:
+    return (cotangent[..., width - size :],)
+
+
+_at_the_right.defvjp(_right_forward, _right_backward)
 
 
 def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many at_least_one hidden"]:

@@ -136,10 +136,18 @@ class BoundTripletProcessor(BoundProcessor):
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         return self.messages(scalars, adjacency, hidden)
 
+    @property
+    def hidden_weights(self) -> Float[Array, "hidden _"] | None:
+        return self.messages.hidden_weights
+
     def batched(
-        self, scalars: Scalars, adjacency: Bool[Array, "batch node node"], hidden: Float[Array, "batch node hidden"]
+        self,
+        scalars: Scalars,
+        adjacency: Bool[Array, "batch node node"],
+        hidden: Float[Array, "batch node hidden"],
+        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> Float[Array, "batch node hidden"]:
-        return self.messages.batched(scalars, adjacency, hidden)
+        return self.messages.batched(scalars, adjacency, hidden, from_hidden)
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node hidden"]:
         return self.triplets(scalars, hidden)
