@@ -13,7 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from narkit.kernels.fused.latent_pointer import Fragments, LatentPointerWeights, latent_pointer_logits
+from narkit.kernels.fused.latent_pointer import (
+    Fragments,
+    LatentPointerWeights,
+    latent_pointer_logits,
+    latent_pointer_logits_and_softmax,
+)
 from narkit.kernels.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
@@ -74,12 +79,21 @@ def assert_logits_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_s
     weights = LatentPointerWeights(normal(num_scalars, H), normal(H), square, normal(H), normal(1), without)
     arguments = (normal(samples, num_nodes, WIDTH), scalars, latents, weights)
 
-    def by_kernels(nodes, scalars, latents, weights):
-        weights = weights._replace(fragments=Fragments.of(weights.latent))
-        return latent_pointer_logits(nodes, FIRST, SECOND, scalars, latents, weights)
+    def by_kernels(function):
+        def run(nodes, scalars, latents, weights):
+            weights = weights._replace(fragments=Fragments.of(weights.latent))
+            return function(nodes, FIRST, SECOND, scalars, latents, weights)
 
-    cotangent = normal(samples, num_nodes, num_nodes)
-    _assert_equal(by_kernels, plain_logits, arguments, cotangent, TOLERANCE, device)
+        return run
+
+    def plain_logits_and_softmax(*arguments):
+        logits = plain_logits(*arguments)
+        return logits, jax.nn.softmax(logits)
+
+    both = (normal(samples, num_nodes, num_nodes), normal(samples, num_nodes, num_nodes))
+    _assert_equal(by_kernels(latent_pointer_logits), plain_logits, arguments, both[0], TOLERANCE, device)
+    ours = by_kernels(latent_pointer_logits_and_softmax)
+    _assert_equal(ours, plain_logits_and_softmax, arguments, both, TOLERANCE, device)
 
 
 def _normal(seeds: int, seed: int) -> Callable[..., Array]:
@@ -87,7 +101,7 @@ def _normal(seeds: int, seed: int) -> Callable[..., Array]:
     return lambda *shape: jnp.asarray(rng.normal(size=(seeds, *shape)), jnp.float32)
 
 
-def _assert_equal(ours, plain, arguments: tuple, cotangent: Array, tolerance: float, device: Any) -> None:
+def _assert_equal(ours, plain, arguments: tuple, cotangent: Any, tolerance: float, device: Any) -> None:
     """Values and gradients, by the kernels where JAX computes by default and plainly on a device."""
 
     def with_gradients(function):

@@ -16,7 +16,12 @@ from narkit.kernels import triplets
 from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
 from narkit.kernels.fused.edge_pointer import edge_pointer_logits
-from narkit.kernels.fused.latent_pointer import Fragments, LatentPointerWeights, latent_pointer_logits
+from narkit.kernels.fused.latent_pointer import (
+    Fragments,
+    LatentPointerWeights,
+    latent_pointer_logits,
+    latent_pointer_logits_and_softmax,
+)
 from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
 from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.kernels.fused.weights import HIDDEN_SIZE
@@ -186,6 +191,7 @@ class BoundDecoders(eqx.Module):
         features = jnp.concatenate([self.node_features(scalars.node), hidden, next_hidden], axis=-1)
         pooled = jax.vmap(max_over_first)(features)
         logits = {}
+        arguments: Any
         at = 0
         for (name, probe), on_edges, on_pooled, score, count, fragments in zip(
             self.probes, self.on_edges, self.on_pooled, self.scores, self.node_counts, self.fragments, strict=True
@@ -194,17 +200,18 @@ class BoundDecoders(eqx.Module):
             if score is not None and is_fused(score):
                 columns = self.on_nodes.starts[at : at + count]
                 if narrow is not None and fragments is not None:
-                    first, second = columns
                     weights = _latent_weights(on_edges[0], score, fragments)
-                    logits[name] = latent_pointer_logits(all_nodes, first, second, scalars.edge, narrow, weights)
+                    arguments = (all_nodes, *columns, scalars.edge, narrow, weights)
+                    logits_of, logits_and_softmax_of = latent_pointer_logits, latent_pointer_logits_and_softmax
                 else:
                     arguments = _pointer_arguments(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
-                    if probe.location is Location.EDGE:
-                        logits[name] = edge_pointer_logits(*arguments)
-                    elif softened is not None and probe.kind is Kind.POINTER:
-                        logits[name], softened[name] = pointer_logits_and_softmax(*arguments)
-                    else:
-                        logits[name] = pointer_logits(*arguments)
+                    logits_of, logits_and_softmax_of = pointer_logits, pointer_logits_and_softmax
+                if probe.location is Location.EDGE:
+                    logits[name] = edge_pointer_logits(*arguments)
+                elif softened is not None and probe.kind is Kind.POINTER:
+                    logits[name], softened[name] = logits_and_softmax_of(*arguments)
+                else:
+                    logits[name] = logits_of(*arguments)
             else:
                 edges = [linear(scalars.edge, *latents) for linear in on_edges]
                 put_together = functools.partial(_logits, probe, score=score)

@@ -4,15 +4,14 @@
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES. A node's a and b stand
 // in a row of WIDTH floats, at FIRST and SECOND. blockIdx.z is the seed. A tile has the edges of TARGETS nodes p and
 // SOURCES nodes i (a multiple of 16 in all), row by row as (p, i). Nodes beyond the last are read as the last once more.
+// With SOFTMAX, also the softmax over p.
 
 #define FEATURES 8  // of a triplet
 #define TARGET_BLOCKS ((N + TARGETS - 1) / TARGETS)
 #define SOURCE_BLOCKS ((N + SOURCES - 1) / SOURCES)
 #define TILES (TARGET_BLOCKS * SOURCE_BLOCKS)
 #define ROWS (SOURCES * TARGETS)
-#define OWN_ROWS (ROWS / WARPS)                 // rows of a tile that a warp has
-#define GROUP (OWN_ROWS < 8 ? OWN_ROWS : 8)     // of these, summed over features at a time
-#define PART (H / 32)                           // features per lane: l, l + 32, ..., as rows of nodes are not aligned
+#define SOURCES WARPS                           // a warp has a node i where it takes softmaxes
 #define SMALL (P + 3 + FEATURES + 1)            // rows of small gradients: D, c, w, the bias in front of zeros, O, o
 #define FRAGMENTS (H * H / 2)                   // 32-bit words of a weight
 #define WIDE_STRIDE 132                         // float32 elements per row of a product in shared memory
@@ -22,6 +21,9 @@
 #endif
 #ifndef TIMED_logits
 #define TIMED_logits 0
+#endif
+#ifndef TIMED_probabilities
+#define TIMED_probabilities 0
 #endif
 #ifndef TIMED_maxima
 #define TIMED_maxima 0
@@ -38,14 +40,13 @@ typedef Tiling<ROWS, WARPS> T;  // a warp has all rows and 32 columns
 #define N_TILES T::NT
 
 struct Tile {
-  int seed, sample, number, first_p, first_i;
+  int seed, sample, first_p, first_i;
   long long index;  // of the sample, over all seeds
-  __device__ Tile() {
+  __device__ Tile(int sample_, int target_block, int source_block) {
     seed = blockIdx.z;
-    sample = blockIdx.x / TILES;
-    number = blockIdx.x % TILES;
-    first_p = number / SOURCE_BLOCKS * TARGETS;
-    first_i = number % SOURCE_BLOCKS * SOURCES;
+    sample = sample_;
+    first_p = target_block * TARGETS;
+    first_i = source_block * SOURCES;
     index = (long long)seed * SAMPLES + sample;
   }
   // The index of the sample in an array that may be a stack over time.
@@ -101,70 +102,101 @@ __device__ __forceinline__ void make_latents(
   }
 }
 
-// latents L, as float32.
-__device__ __forceinline__ void product_to(float* wide, const bf16* latents, T::Weights& weights) {
-  T::Sums sums;
-  T::clear(sums);
-  T::multiply(sums, latents, weights);
-  T::for_pairs(sums, [&](int row, int column, float* v, int) {
-    *(float2*)(wide + row * WIDE_STRIDE + column) = make_float2(v[0], v[1]);
-  });
-}
-
 #if defined(BUILD_latent_pointer_forward)
-// Shared memory: the latents, and their product with L.
+// A block has SOURCES nodes i and walks over all p. All rows that a lane holds of a product have the same i.
+//
+// Shared memory: the latents; the sums of each warp's columns; and all logits of these i.
 extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
     const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
     const float* out, const float* out_bias, const u32* weight, const float* score, const float* bias,
-    TIME_PARAMETERS float* logits) {
+    TIME_PARAMETERS float* logits
+#if SOFTMAX
+    , float* probabilities
+#endif
+#if TIMED_probabilities
+    , float* copy
+#endif
+) {
   bf16* latents = (bf16*)memory;
-  float* wide = (float*)(latents + ROWS * TILE_STRIDE);
-  const Tile tile;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, seed = tile.seed;
+  float *shares = (float*)(latents + ROWS * TILE_STRIDE), *of_sources = shares + ROWS * WARPS;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  Tile tile(blockIdx.x / SOURCE_BLOCKS, 0, blockIdx.x % SOURCE_BLOCKS);
+  const int seed = tile.seed, my_i = last(tile.i_of(T::row(0)));
   nodes += tile.index * N * WIDTH;
   edges += tile.index * N * N * P;
   logits += tile.at(TIMED_logits, NOW) * N * N;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
-  T::Weights weights(weight + seed * FRAGMENTS);
-  make_latents(tile, maxima, out + seed * FEATURES * H, out_bias + seed * H, latents);
-  __syncthreads();
-  product_to(wide, latents, weights);
-  float w[PART], c[PART], d[P][PART];
-#pragma unroll
-  for (int q = 0; q < PART; ++q) {
-    const int h = 32 * q + lane;
-    w[q] = score[seed * H + h];
-    c[q] = offset[seed * H + h];
-#pragma unroll
-    for (int p = 0; p < P; ++p) d[p][q] = directions[(seed * P + p) * H + h];
-  }
-  __syncthreads();
+  directions += seed * P * H;
+  offset += seed * H;
+  score += seed * H;
 #pragma unroll 1
-  for (int first = warp * OWN_ROWS; first < (warp + 1) * OWN_ROWS; first += GROUP) {
-    float sums[GROUP];
+  for (; tile.first_p < N; tile.first_p += TARGETS) {
+    T::Weights weights(weight + seed * FRAGMENTS);
+    make_latents(tile, maxima, out + seed * FEATURES * H, out_bias + seed * H, latents);
+    T::Sums sums;
+    T::for_pairs(sums, [&](int row, int column, float* v, int) {
+      const float* b = nodes + last(tile.p_of(row)) * WIDTH + SECOND + column;
+      const float2 c = *(const float2*)(offset + column);
+      v[0] = b[0] + c.x, v[1] = b[1] + c.y;
+    });
+    __syncthreads();
+    T::multiply(sums, latents, weights);
 #pragma unroll
-    for (int g = 0; g < GROUP; ++g) {
-      const int row = first + g;
-      const float* a = nodes + last(tile.i_of(row)) * WIDTH + FIRST + lane;
-      const float* b = nodes + last(tile.p_of(row)) * WIDTH + SECOND + lane;
-      const float* s = edges + tile.edge(row) * P;
-      float t[PART];
+    for (int p = 0; p < P; ++p)
+      T::for_pairs(sums, [&](int row, int column, float* v, int) {
+        const float2 d = *(const float2*)(directions + p * H + column);
+        const float s = edges[tile.edge(row) * P + p];
+        v[0] = fmaf(s, d.x, v[0]), v[1] = fmaf(s, d.y, v[1]);
+      });
+    float totals[2 * M_TILES];
 #pragma unroll
-      for (int q = 0; q < PART; ++q) t[q] = wide[row * WIDE_STRIDE + 32 * q + lane] + (b[32 * q] + c[q]);
+    for (int row = 0; row < 2 * M_TILES; ++row) totals[row] = 0.0f;
+    T::for_pairs(sums, [&](int, int column, float* v, int pair) {
+      const float2 w = *(const float2*)(score + column);
+      const float* a = nodes + my_i * WIDTH + FIRST + column;
+      float& total = totals[pair / (2 * N_TILES) * 2 + pair % 2];
+      total = fmaf(w.x, fmaxf(a[0], v[0]), fmaf(w.y, fmaxf(a[1], v[1]), total));
+    });
 #pragma unroll
-      for (int p = 0; p < P; ++p) {
-        const float scalar = s[p];
-#pragma unroll
-        for (int q = 0; q < PART; ++q) t[q] = fmaf(scalar, d[p][q], t[q]);
-      }
-      sums[g] = 0.0f;
-#pragma unroll
-      for (int q = 0; q < PART; ++q) sums[g] = fmaf(w[q], fmaxf(a[32 * q], t[q]), sums[g]);
+    for (int row = 0; row < 2 * M_TILES; row += 2) {
+      float two[2] = {totals[row], totals[row + 1]};
+      const float total = sum_over_some_lanes<2, 1, 4>(two);
+      if (lane % 4 < 2) shares[(T::row(row / 2) + 8 * (lane % 2)) * WARPS + warp] = total;
     }
-    const float logit = sum_over_lanes<GROUP>(sums);
-    const int row = first + lane;
-    if (lane < GROUP && tile.has(row)) logits[tile.i_of(row) * N + tile.p_of(row)] = logit + bias[seed];
+    __syncthreads();
+    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+      float logit = bias[seed];
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) logit += shares[row * WARPS + w];
+      if (tile.has(row)) {
+        logits[tile.i_of(row) * N + tile.p_of(row)] = logit;
+        of_sources[row % SOURCES * N + tile.p_of(row)] = logit;
+      }
+    }
   }
+#if SOFTMAX
+  __syncthreads();
+  const int i = tile.first_i + warp;
+  if (i >= N) return;
+  const float* mine = of_sources + warp * N;
+  float highest = -3.0e38f, total = 0.0f;
+  for (int p = lane; p < N; p += 32) highest = fmaxf(highest, mine[p]);
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, step));
+  for (int p = lane; p < N; p += 32) total += __expf(mine[p] - highest);
+  total = sum_over_groups<1>(total);
+  probabilities += (tile.at(TIMED_probabilities, NOW) * N + i) * N;
+#if TIMED_probabilities
+  copy += (tile.index * N + i) * N;
+#endif
+  for (int p = lane; p < N; p += 32) {
+    const float probability = __expf(mine[p] - highest) / total;
+    probabilities[p] = probability;
+#if TIMED_probabilities
+    copy[p] = probability;
+#endif
+  }
+#endif
 }
 #endif
 
@@ -197,20 +229,25 @@ __device__ __forceinline__ void inner_products(const bf16* tile, const float* ve
     }
 }
 
-// Shared memory: the latents, and later their cotangents; the cotangents of `latents L`; the product itself; and per row
-// the scalars, the maxima and the cotangent of the logit.
+// Shared memory: the latents, and later their cotangents; the cotangents of `latents L`; the product itself; per row the
+// scalars, the maxima and the cotangent of the logit; and per i the expectation of the probabilities' cotangents.
 //
 // Writes the operands of L's gradient, the gradients of a (per block of targets), of b (per block of sources), of the
 // scalars and of the maxima, and per tile the small gradients D, c, w, bias, O, o.
 extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward(
     const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
     const float* out, const float* out_bias, const u32* weight, const u32* transposed, const float* score,
-    const float* d_logits, TIME_PARAMETERS bf16* operand, bf16* cotangent, float* d_first, float* d_second,
+    const float* d_logits,
+#if SOFTMAX
+    const float* probabilities, const float* d_probabilities,
+#endif
+    TIME_PARAMETERS bf16* operand, bf16* cotangent, float* d_first, float* d_second,
     float* d_edges, float* d_maxima, float* small) {
   bf16 *latents = (bf16*)memory, *rounded = latents + ROWS * TILE_STRIDE;
   float* wide = (float*)(rounded + ROWS * TILE_STRIDE);
   float *scalars = wide + ROWS * WIDE_STRIDE, *narrow = scalars + ROWS * P, *of_logits = narrow + ROWS * FEATURES;
-  const Tile tile;
+  const int number = blockIdx.x % TILES;
+  const Tile tile(blockIdx.x / TILES, number / SOURCE_BLOCKS, number % SOURCE_BLOCKS);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = threadIdx.x, seed = tile.seed;
   nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.index * N * N * P;
@@ -218,23 +255,48 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   directions += seed * P * H;
   out += seed * FEATURES * H;
   d_logits += tile.at(TIMED_logits, NOW) * N * N;
-  const long long place = (tile.at(TIMED_operands, NOW) * TILES + tile.number) * ROWS * H;
-  d_first += (tile.index * TARGET_BLOCKS + tile.number / SOURCE_BLOCKS) * N * H;
-  d_second += (tile.index * SOURCE_BLOCKS + tile.number % SOURCE_BLOCKS) * N * H;
+  const long long place = (tile.at(TIMED_operands, NOW) * TILES + number) * ROWS * H;
+  d_first += (tile.index * TARGET_BLOCKS + number / SOURCE_BLOCKS) * N * H;
+  d_second += (tile.index * SOURCE_BLOCKS + number % SOURCE_BLOCKS) * N * H;
   d_edges += tile.index * N * N * P;
   d_maxima += tile.index * N * N * FEATURES;
-  small += (tile.at(TIMED_small, NOW) * TILES + tile.number) * SMALL * H;
+  small += (tile.at(TIMED_small, NOW) * TILES + number) * SMALL * H;
 
   for (int at = threadIdx.x; at < ROWS * P; at += THREADS) scalars[at] = edges[tile.edge(at / P) * P + at % P];
   for (int at = threadIdx.x; at < ROWS * FEATURES; at += THREADS)
     narrow[at] = maxima[tile.edge(at / FEATURES) * FEATURES + at % FEATURES];
-  for (int row = threadIdx.x; row < ROWS; row += THREADS)
-    of_logits[row] = tile.has(row) ? d_logits[tile.i_of(row) * N + tile.p_of(row)] : 0.0f;
+#if SOFTMAX
+  // The gradient of a logit is that of the logit itself and p (d_p - sum of p d_p) through the softmax.
+  float* expected = of_logits + ROWS;
+  probabilities += tile.at(TIMED_probabilities, NOW) * N * N;
+  d_probabilities += tile.index * N * N;
+  float expectation = 0.0f;
+  for (int p = lane; p < N; p += 32) {
+    const int at = last(tile.first_i + warp) * N + p;
+    expectation = fmaf(probabilities[at], d_probabilities[at], expectation);
+  }
+  expectation = sum_over_groups<1>(expectation);
+  if (lane == 0) expected[warp] = expectation;
+  __syncthreads();
+#endif
+  for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+    const int at = last(tile.i_of(row)) * N + last(tile.p_of(row));
+    float d_logit = d_logits[at];
+#if SOFTMAX
+    d_logit = fmaf(probabilities[at], d_probabilities[at] - expected[row % SOURCES], d_logit);
+#endif
+    of_logits[row] = tile.has(row) ? d_logit : 0.0f;
+  }
   T::Weights weights(weight + seed * FRAGMENTS);
   make_latents(tile, maxima, out, out_bias + seed * H, latents);
   __syncthreads();
   T::copy_out(operand + place, latents);
-  product_to(wide, latents, weights);
+  T::Sums sums;
+  T::clear(sums);
+  T::multiply(sums, latents, weights);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
+    *(float2*)(wide + row * WIDE_STRIDE + column) = make_float2(v[0], v[1]);
+  });
   __syncthreads();
 
   // A thread has a feature, and sums over the rows.
@@ -284,7 +346,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   inner_products<P>(rounded, directions, [&](int row, int p, float sum) {
     if (tile.has(row)) d_edges[tile.edge(row) * P + p] = sum;
   });
-  T::Sums sums;
   T::clear(sums);
   T::multiply(sums, rounded, weights);
   T::for_pairs(sums, [&](int row, int column, float* v, int) {

@@ -41,7 +41,7 @@ def pointer_logits(
 
     `edges` has the scalars (p, i, scalar), or the features themselves.
     """
-    return _run(nodes, edges, weights, _Options(first, second, softmax=False))[0]
+    return _run(nodes, edges, weights, Options(first, second, softmax=False))[0]
 
 
 def pointer_logits_and_softmax(
@@ -52,24 +52,26 @@ def pointer_logits_and_softmax(
     weights: PointerWeights,
 ) -> tuple[Float[Array, "sample node node"], Float[Array, "sample node node"]]:
     """The same, and the softmax over the nodes p."""
-    logits, probabilities = _run(nodes, edges, weights, _Options(first, second, softmax=True))
+    logits, probabilities = _run(nodes, edges, weights, Options(first, second, softmax=True))
     return logits, probabilities
 
 
-class _Options(NamedTuple):
+class Options(NamedTuple):
+    """Where a and b begin in a node's row, and whether the softmax is wanted."""
+
     first: int
     second: int
     softmax: bool
 
 
-def _run(nodes: Array, edges: Array, weights: PointerWeights, options: _Options) -> tuple[Array, ...]:
+def _run(nodes: Array, edges: Array, weights: PointerWeights, options: Options) -> tuple[Array, ...]:
     if weights.edges is not None and edges.shape[-1] == 0:
         edges = jnp.zeros((*edges.shape[:-1], 1))
         weights = weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
     return _results(nodes, edges, weights, options)
 
 
-def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: _Options, passes: int, *rows) -> Kernel:
+def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: Options, passes: int, *rows) -> Kernel:
     samples, n, width = nodes.shape
     macros = {
         "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
