@@ -26,11 +26,12 @@ from .plain_pointers import FIRST, SECOND, WIDTH
 from .plain_step import TOLERANCE, difference, outer, product, rounded, rounded_on_the_way_back
 
 OF_MAXIMA = 1e-5  # float32 throughout
+OTHER_TERMS = 5  # of a node, which stand in front
 
 
-def plain_maxima(added: Array, hidden: Array, from_hidden: Array, scalars: Array, directions: Array) -> Array:
+def plain_maxima(terms: Array, scalars: Array, directions: Array) -> Array:
     """`m_jk = max_i (x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3)`"""
-    x_i, x_j, x_k = jnp.split(added + hidden @ from_hidden, 3, axis=-1)
+    x_i, x_j, x_k = jnp.split(terms[..., OTHER_TERMS:], 3, axis=-1)
     pair_ij, pair_ik, pair_jk = (scalars @ part for part in directions)
     t = x_i[:, :, None, None] + x_j[:, None, :, None] + x_k[:, None, None]
     return jnp.max(t + pair_ij[:, :, :, None] + pair_ik[:, :, None] + pair_jk[:, None], axis=1)
@@ -60,9 +61,7 @@ def plain_logits(nodes: Array, scalars: Array, latents: NarrowLatents, weights: 
 def assert_maxima_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars: int, device: Any) -> None:
     normal = _normal(seeds, num_nodes)
     arguments = (
-        normal(samples, num_nodes, 3 * FEATURES),
-        normal(samples, num_nodes, H),
-        normal(H, 3 * FEATURES) * H**-0.5,
+        normal(samples, num_nodes, OTHER_TERMS + 3 * FEATURES),
         normal(samples, num_nodes, num_nodes, num_scalars),
         normal(3, num_scalars, FEATURES),
     )

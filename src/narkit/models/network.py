@@ -237,8 +237,7 @@ class BoundReasoner(eqx.Module):
         if self.on_hidden is not None:
             weights = (self.processor.hidden_weights, self.hint_decoders.hidden_weights)
             hidden, (to_processor, to_decoders) = shared_product(hidden, weights, self.on_hidden)
-        next_hidden = self.processor.batched(scalars, connected, hidden, to_processor)
-        latents = self.processor.batched_edge_latents(scalars, hidden)
+        next_hidden, latents = self.processor.batched_with_latents(scalars, connected, hidden, to_processor)
         logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, softened)
         return LastStep(scalars, hidden, next_hidden), logits
 

@@ -5,7 +5,7 @@
 // A thread has one of the FEATURES of a node, so that eight neighbours read the same scalars.
 
 #define FEATURES 8
-#define TERMS (3 * FEATURES)           // per node: x_i, x_j, x_k
+#define OWN_TERMS (3 * FEATURES)       // per node: x_i, x_j, x_k, the last of the TERMS of a row
 #define NODES (THREADS / FEATURES)     // nodes that the threads of a block hold
 #define RECEIVERS 4                    // nodes j that a block of the forward kernel has
 #define BLOCKS ((N + NODES - 1) / NODES)
@@ -17,8 +17,8 @@
 #ifndef TIMED_winners
 #define TIMED_winners 0
 #endif
-#ifndef TIMED_nodes
-#define TIMED_nodes 0
+#ifndef TIMED_terms
+#define TIMED_terms 0
 #endif
 #ifndef TIMED_small
 #define TIMED_small 0
@@ -51,7 +51,7 @@ __device__ __forceinline__ void forward(
   const int first_j = block / BLOCKS * RECEIVERS, f = threadIdx.x % FEATURES;
   const int k = block % BLOCKS * NODES + threadIdx.x / FEATURES;
   const long long index = (long long)seed * SAMPLES + sample;
-  nodes += index * N * TERMS;
+  nodes += ((long long)row_of(seed, TIMED_terms, now) * SAMPLES + sample) * N * TERMS + TERMS - OWN_TERMS;
   scalars += index * N * N * P;
   triplet += seed * 3 * P * FEATURES;
   maxima += ((long long)row_of(seed, TIMED_maxima, now) * SAMPLES + sample) * N * N * FEATURES;
@@ -119,23 +119,19 @@ __device__ __forceinline__ void pull_back(const float* gradient, const float* di
 
 // blockIdx.y == 0: a block has nodes j and all k, and finds the gradients of u_ij, x_i, x_j, s_jk and E1, E3.
 // blockIdx.y == 1: a block has nodes k and all j, and finds those of w_ik, x_k and E2.
-// Either also finds what it knows of the gradient of the hidden state, which x_i, x_j and x_k are products of.
-// Shared memory: the gradients of u_ij or w_ik; a thread sums those with its j or k, so none gets in another's way. Then
-// the gradients of x_i and x_j, or of x_k, of all nodes.
+// Shared memory: the gradients of u_ij or w_ik; a thread sums those with its j or k, so none gets in another's way.
 extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
-    const float* from_hidden, const float* scalars, const float* triplet, const int* winners, const float* d_maxima,
-    TIME_PARAMETERS float* d_nodes, float* d_hidden, float* d_scalars, float* small) {
-  float *sums = (float*)memory, *terms = sums + N * THREADS;
+    const float* scalars, const float* triplet, const int* winners, const float* d_maxima,
+    TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
+  float* sums = (float*)memory;
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, block = blockIdx.x % BLOCKS, kind = blockIdx.y;
   const int f = threadIdx.x % FEATURES, local = threadIdx.x / FEATURES, mine = block * NODES + local;
   const long long index = (long long)seed * SAMPLES + sample;
-  from_hidden += seed * H * TERMS;
   scalars += index * N * N * P;
   triplet += seed * 3 * P * FEATURES;
   winners += ((long long)row_of(seed, TIMED_winners, NOW) * SAMPLES + sample) * N * N * FEATURES;
   d_maxima += index * N * N * FEATURES;
-  d_nodes += (((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * BLOCKS + block) * N * TERMS;
-  d_hidden += ((index * BLOCKS + block) * 2 + kind) * N * H;
+  d_nodes += (index * BLOCKS + block) * N * OWN_TERMS;
   d_scalars += index * 3 * N * N * P;
   small += (((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * BLOCKS + block) * WARPS * 3 * P * FEATURES;
 
@@ -161,24 +157,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
 #pragma unroll
       for (int p = 0; p < P; ++p) of_first[p] = fmaf(scalars[(i * N + mine) * P + p], d, of_first[p]);
     }
-    d_nodes[mine * TERMS + (1 + kind) * FEATURES + f] = total;
-    terms[mine * 2 * FEATURES + f] = total;
+    d_nodes[mine * OWN_TERMS + (1 + kind) * FEATURES + f] = total;
   }
   __syncthreads();
   // What other blocks find is added afterwards.
   for (int at = threadIdx.x; at < N * FEATURES; at += THREADS) {
     const int node = at / FEATURES;
-    if (node / NODES != block) {
-      d_nodes[node * TERMS + (1 + kind) * FEATURES + f] = 0.0f;
-      terms[node * 2 * FEATURES + f] = 0.0f;
-    }
-    float sum = 0.0f;
+    if (node / NODES != block) d_nodes[node * OWN_TERMS + (1 + kind) * FEATURES + f] = 0.0f;
     if (kind == 0) {
+      float sum = 0.0f;
 #pragma unroll
       for (int b = 0; b < NODES; ++b) sum += sums[node * THREADS + b * FEATURES + f];
-      d_nodes[node * TERMS + f] = sum;
+      d_nodes[node * OWN_TERMS + f] = sum;
     }
-    terms[(node * 2 + 1) * FEATURES + f] = sum;
   }
   for (int at = threadIdx.x; at < N * NODES; at += THREADS) {
     const int i = at / NODES, node = block * NODES + at % NODES;
@@ -186,20 +177,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
     pull_back(sums + at * FEATURES, triplet + kind * P * FEATURES, d_scalars + ((kind * N + i) * N + node) * P);
     if (kind == 0)
       pull_back(d_maxima + (node * N + i) * FEATURES, triplet + 2 * P * FEATURES, d_scalars + ((2 * N + node) * N + i) * P);
-  }
-  __syncthreads();
-  float weight[2 * FEATURES];
-#pragma unroll
-  for (int c = 0; c < FEATURES; ++c) {
-    weight[c] = from_hidden[threadIdx.x * TERMS + (1 + kind) * FEATURES + c];
-    weight[FEATURES + c] = from_hidden[threadIdx.x * TERMS + c];
-  }
-#pragma unroll 4
-  for (int node = 0; node < N; ++node) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int c = 0; c < 2 * FEATURES; ++c) sum = fmaf(terms[node * 2 * FEATURES + c], weight[c], sum);
-    d_hidden[node * H + threadIdx.x] = sum;
   }
   small += threadIdx.x / 32 * 3 * P * FEATURES;
 #pragma unroll

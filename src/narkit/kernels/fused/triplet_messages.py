@@ -1,11 +1,10 @@
 """Triplet-GMPNN's messages of triplets, before they are made wide: one kernel forward, one backward.
 
-    t_ijk = x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3     (8 wide, where [x_i, x_j, x_k] = added + hidden X)
+    t_ijk = x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3     (8 wide)
     m_jk  = max over i of t_ijk
 
 Only `u_ij = x_i + s_ij E1` and `w_ik = s_ik E2` take part in the maximum. The forward kernel also says which i it came
-from; backward, the gradient of m_jk goes to u_ij and w_ik of that i, and no triplet is visited again. That kernel also
-takes the product with X, which is too narrow for a library's; forward, the compiler makes it part of another.
+from; backward, the gradient of m_jk goes to u_ij and w_ik of that i, and no triplet is visited again.
 
 Edge latents are `ReLU(m O + o)`. They are not written where their reader makes them itself, see `latent_pointer`.
 """
@@ -21,7 +20,6 @@ from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import SAVED, STACKED
 from narkit.kernels.fused.launch import THREADS, Kernel
-from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.narrow_product import narrow_product
 
 FEATURES = 8  # of a triplet; as in triplet_messages.cu, with the following
@@ -41,66 +39,59 @@ class NarrowLatents(NamedTuple):
 
 
 def triplet_maxima(
-    added: Float[Array, "sample node 24"],
-    hidden: Float[Array, "sample node hidden"],
-    from_hidden: Float[Array, "hidden 24"],
+    terms: Float[Array, "sample node terms"],
     scalars: Float[Array, "sample node node scalar"],
     directions: Float[Array, "3 scalar 8"],
 ) -> Float[Array, "sample node node 8"]:
-    """m_jk for all pairs (j, k). `added + hidden @ from_hidden` has x_i, x_j and x_k side by side; `directions` are
-    E1, E2 and E3."""
+    """m_jk for all pairs (j, k). The last 24 of `terms` are x_i, x_j and x_k; `directions` are E1, E2 and E3."""
     if scalars.shape[-1] == 0:  # kernels want a scalar
         scalars, directions = jnp.zeros((*scalars.shape[:-1], 1)), jnp.zeros((3, 1, FEATURES))
-    return _maxima(added, hidden, from_hidden, scalars, directions)
+    return _maxima(terms, scalars, directions)
 
 
-def _run_forward(added, hidden, from_hidden, scalars, directions, save):
-    nodes = added + hidden @ from_hidden
-    samples, n = nodes.shape[:2]
+def _run_forward(terms, scalars, directions, save):
+    samples, n = terms.shape[:2]
     grid = samples * -(-n // NODES) * -(-n // RECEIVERS)
-    rows = ((), ((0, "TIMED_maxima"), (1, "TIMED_winners"))) if save else ()
+    rows = (((0, "TIMED_terms"),), ((0, "TIMED_maxima"), (1, "TIMED_winners"))) if save else ()
     name = "triplets_forward_saving" if save else "triplets_forward"
-    kernel = _kernel(name, scalars, (grid, 1), n * RECEIVERS * FEATURES * 4, rows)
+    kernel = _kernel(name, terms, scalars, (grid, 1), n * RECEIVERS * FEATURES * 4, rows)
     shape = (samples, n, n, FEATURES)
-    return kernel(nodes, scalars, directions, outputs=[(shape, jnp.float32), (shape, jnp.int32)][: 1 + save])
+    return kernel(terms, scalars, directions, outputs=[(shape, jnp.float32), (shape, jnp.int32)][: 1 + save])
 
 
-def _kernel(name, scalars, grid, shared_bytes, rows) -> Kernel:
+def _kernel(name, terms, scalars, grid, shared_bytes, rows) -> Kernel:
     samples, n, _, num_scalars = scalars.shape
-    macros = {"N": n, "P": num_scalars, "SAMPLES": samples}
+    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "TERMS": terms.shape[-1]}
     return Kernel("triplet_messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows)
 
 
-def _primal(added, hidden, from_hidden, scalars, directions):
-    return _run_forward(added, hidden, from_hidden, scalars, directions, save=False)[0]
+def _primal(terms, scalars, directions):
+    return _run_forward(terms, scalars, directions, save=False)[0]
 
 
-def _forward(added, hidden, from_hidden, scalars, directions):
-    written = _run_forward(added, hidden, from_hidden, scalars, directions, save=True)
+def _forward(terms, scalars, directions):
+    written = _run_forward(terms, scalars, directions, save=True)
     maxima, winners = (checkpoint_name(value, SAVED) for value in written)
-    return maxima, (hidden, from_hidden, scalars, directions, winners)
+    return maxima, (terms, scalars, directions, winners)
 
 
 def _backward(saved, d_maxima):
-    hidden, from_hidden, scalars, directions, winners = saved
+    terms, scalars, directions, winners = saved
     samples, n, _, num_scalars = scalars.shape
     blocks = -(-n // NODES)
-    rows = (((3, "TIMED_winners"),), ((0, "TIMED_nodes"), (3, "TIMED_small")))
-    shared = n * (THREADS + 2 * FEATURES) * 4
-    kernel = _kernel("triplets_backward", scalars, (samples * blocks, 2), shared, rows)
-    d_nodes, d_hidden, d_scalars, small = kernel(
-        from_hidden, scalars, directions, winners, d_maxima,
+    rows = (((2, "TIMED_winners"),), ((2, "TIMED_small"),))
+    kernel = _kernel("triplets_backward", terms, scalars, (samples * blocks, 2), n * THREADS * 4, rows)
+    d_nodes, d_scalars, small = kernel(
+        scalars, directions, winners, d_maxima,
         outputs=[
             ((samples, blocks, n, 3 * FEATURES), jnp.float32),
-            ((samples, blocks * 2, n, H), jnp.float32),
             ((samples, 3, n, n, num_scalars), jnp.float32),
             ((samples, blocks, WARPS, 3, num_scalars, FEATURES), jnp.float32),
         ],
     )  # fmt: skip
-    d_nodes = checkpoint_name(d_nodes, STACKED).sum(1)
-    d_from_hidden = jnp.einsum("bnh,bnc->hc", hidden, d_nodes)
-    d_directions = checkpoint_name(small, STACKED).sum((0, 1, 2))
-    return d_nodes, d_hidden.sum(1), d_from_hidden, d_scalars.sum(1), d_directions
+    others = jnp.zeros((samples, n, terms.shape[-1] - 3 * FEATURES))
+    d_terms = jnp.concatenate([others, d_nodes.sum(1)], axis=-1)
+    return d_terms, d_scalars.sum(1), checkpoint_name(small, STACKED).sum((0, 1, 2))
 
 
 _maxima: Any = jax.custom_vjp(_primal)

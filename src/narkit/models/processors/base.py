@@ -50,6 +50,16 @@ class BoundProcessor(eqx.Module):
         """Those of a batch; narrow, if kernels make them wide where they are read."""
         return jax.vmap(self.edge_latents)(scalars, hidden)
 
+    def batched_with_latents(
+        self,
+        scalars: Scalars,
+        adjacency: Bool[Array, "batch node node"],
+        hidden: Float[Array, "batch node hidden"],
+        from_hidden: Float[Array, "batch node _"] | None = None,
+    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node latent"] | NarrowLatents | None]:
+        """`batched` and `batched_edge_latents`, which may have parts in common."""
+        return self.batched(scalars, adjacency, hidden, from_hidden), self.batched_edge_latents(scalars, hidden)
+
 
 class Processor(eqx.Module):
     """The parameters of a processor. `latent_size` is the width of its `edge_latents`, 0 if it has none."""

@@ -97,9 +97,11 @@ class FusedTripletReasoning(eqx.Module):
     out: Linear
 
     def __call__(self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]) -> NarrowLatents:
-        added = self.nodes.basis(scalars.node) + self.graph(scalars.graph)[:, None]
-        maxima = triplet_maxima(added, hidden, self.nodes.dense_weights[0], scalars.edge, self.edges)
-        return NarrowLatents(maxima, self.out.weight, self.out.bias)
+        return self.of_terms(self.nodes(scalars.node, hidden) + self.graph(scalars.graph)[:, None], scalars)
+
+    def of_terms(self, terms: Float[Array, "batch node _"], scalars: Scalars) -> NarrowLatents:
+        """The latents from what nodes contribute: the last columns of `terms`."""
+        return NarrowLatents(triplet_maxima(terms, scalars.edge, self.edges), self.out.weight, self.out.bias)
 
 
 class TripletProcessor(Processor):
@@ -121,10 +123,11 @@ class TripletProcessor(Processor):
         messages: BoundProcessor = BoundMessagePassingProcessor(
             self.message_passing.bind(bases), bases.edge.through(self.message_passing.edge), type(self).senders
         )
-        if type(self).senders is everyone and is_fused(self.message_passing):
-            messages = FusedGatedStep.of(bases, self.message_passing, None)
         fused = self.latent_size == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED
         in_kernel = self.triplets.bind_fused(bases) if fused else None
+        if in_kernel is not None and type(self).senders is everyone and is_fused(self.message_passing):
+            step = FusedGatedStep.of(bases, self.message_passing, None)
+            messages = step.with_terms(in_kernel.nodes, in_kernel.graph)
         return BoundTripletProcessor(messages, self.triplets.bind(bases), in_kernel)
 
 
@@ -158,6 +161,19 @@ class BoundTripletProcessor(BoundProcessor):
         if self.in_kernel is not None:
             return self.in_kernel(scalars, hidden)
         return jax.vmap(self.triplets)(scalars, hidden)
+
+    def batched_with_latents(
+        self,
+        scalars: Scalars,
+        adjacency: Bool[Array, "batch node node"],
+        hidden: Float[Array, "batch node hidden"],
+        from_hidden: Float[Array, "batch node _"] | None = None,
+    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node hidden"] | NarrowLatents]:
+        if self.in_kernel is not None and isinstance(self.messages, FusedGatedStep):
+            next_hidden, terms = self.messages.batched_and_terms(scalars, hidden, from_hidden)
+            return next_hidden, self.in_kernel.of_terms(terms, scalars)
+        next_hidden = self.batched(scalars, adjacency, hidden, from_hidden)
+        return next_hidden, self.batched_edge_latents(scalars, hidden)
 
 
 class TripletGMPNN(TripletProcessor):
