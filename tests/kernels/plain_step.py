@@ -92,9 +92,9 @@ def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
     if attention is None:
         inner = edges + added
     else:
-        inner = _rounded_on_the_way_back(_product(jax.nn.relu(edges), products[0]) + added)
-    inner = _rounded_on_the_way_back(_product(jax.nn.relu(inner), products[-2]) + biases[0])
-    sent = _product(jax.nn.relu(inner), products[-1]) + biases[1]
+        inner = rounded_on_the_way_back(product(jax.nn.relu(edges), products[0]) + added)
+    inner = rounded_on_the_way_back(product(jax.nn.relu(inner), products[-2]) + biases[0])
+    sent = product(jax.nn.relu(inner), products[-1]) + biases[1]
     received = jnp.take_along_axis(sent, senders[:, None], axis=1)[:, 0]
 
     update = jax.nn.relu(from_node + _product_of_message(received, on_message[0]))
@@ -102,7 +102,7 @@ def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
     scale, offset, gate_bias = vectors
     update = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5) * scale + offset
     opening = jax.nn.relu(from_gate + _product_of_message(received, on_message[1]))
-    openness = jax.nn.sigmoid(_rounded_on_the_way_back(_product(opening, gate) + gate_bias))
+    openness = jax.nn.sigmoid(rounded_on_the_way_back(product(opening, gate) + gate_bias))
     return openness * update + (1 - openness) * hidden, jax.lax.stop_gradient(sent.max(1) - received)
 
 
@@ -158,45 +158,45 @@ def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
 _attention_logits.defvjp(lambda slope, *arguments: (_attention_logits(slope, *arguments), arguments), _pull_back_logits)
 
 
-def _rounded(x: Array) -> Array:
+def rounded(x: Array) -> Array:
     return x.astype(jnp.bfloat16).astype(jnp.float32)
 
 
-def _outer(x: Array, d: Array) -> Array:
+def outer(x: Array, d: Array) -> Array:
     return jnp.einsum("...h,...g->hg", x, d)
 
 
 @jax.custom_vjp
-def _product(x: Array, weights: Array) -> Array:
+def product(x: Array, weights: Array) -> Array:
     """Rounded operands, forth and back."""
-    return _rounded(x) @ _rounded(weights)
+    return rounded(x) @ rounded(weights)
 
 
-_product.defvjp(
-    lambda x, weights: (_product(x, weights), (x, weights)),
-    lambda saved, d: (_rounded(d) @ _rounded(saved[1]).T, _outer(_rounded(saved[0]), _rounded(d))),
+product.defvjp(
+    lambda x, weights: (product(x, weights), (x, weights)),
+    lambda saved, d: (rounded(d) @ rounded(saved[1]).T, outer(rounded(saved[0]), rounded(d))),
 )
 
 
 @jax.custom_vjp
 def _product_of_message(x: Array, weights: Array) -> Array:
     """The same, but the gradient of the weights is not the kernels' business and rounds nothing."""
-    return _rounded(x) @ _rounded(weights)
+    return rounded(x) @ rounded(weights)
 
 
 _product_of_message.defvjp(
     lambda x, weights: (_product_of_message(x, weights), (x, weights)),
-    lambda saved, d: (_rounded(d) @ _rounded(saved[1]).T, _outer(saved[0], d)),
+    lambda saved, d: (rounded(d) @ rounded(saved[1]).T, outer(saved[0], d)),
 )
 
 
 @jax.custom_vjp
-def _rounded_on_the_way_back(x: Array) -> Array:
+def rounded_on_the_way_back(x: Array) -> Array:
     """Kernels hold the cotangents of these as bfloat16, and also sum them so, for biases and for what nodes add."""
     return x
 
 
-_rounded_on_the_way_back.defvjp(lambda x: (x, None), lambda _, d: (_rounded(d),))
+rounded_on_the_way_back.defvjp(lambda x: (x, None), lambda _, d: (rounded(d),))
 
 
 def difference(ours: Array, expected: Array) -> float:

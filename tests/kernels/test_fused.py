@@ -51,7 +51,7 @@ def test_other_sizes_and_several_samples(num_nodes: int, attends: bool) -> None:
 PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu")  # the files of its kernels
 NETWORKS = [
     ("bfs", "team", "encoded"),
-    ("bfs", "triplet_gmpnn", "none"),
+    ("bfs", "triplet_gmpnn", "encoded"),
     ("segments_intersect", "team", "none"),  # its edges have no scalars
     ("insertion_sort", "team", "encoded"),
     ("floyd_warshall", "team", "encoded"),  # its edges point

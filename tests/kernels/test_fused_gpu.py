@@ -19,7 +19,7 @@ from narkit.kernels.fused import launch
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
-from . import plain_edge_pointers, plain_pointers
+from . import plain_edge_pointers, plain_pointers, plain_triplets
 from .plain_step import assert_equal_to_plain
 
 pytestmark = pytest.mark.gpu
@@ -28,7 +28,7 @@ SIZES = [4, 7, 11, 13, 16, 20, 64]
 EDGE_POINTERS = ["floyd_warshall", "matrix_chain_order", "optimal_bst"]
 FUSED_PARTS = {
     "team": {"attention", "messages", "update", "pointers"},
-    "triplet_gmpnn": {"messages", "update", "pointers"},
+    "triplet_gmpnn": {"triplets", "messages", "update", "pointers"},
 }
 
 
@@ -103,6 +103,15 @@ def test_triplet_edge_attention_equals_plain_layer(num_nodes: int) -> None:
             moved = jax.device_put((layer, features), cpu())
             theirs = jax.jit(lambda layer, features: jax.vmap(layer)(*features))(*moved)
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("num_nodes", SIZES)
+@pytest.mark.parametrize("num_scalars", [0, 3, 13])
+def test_triplets_equal_plain_formulas(num_scalars: int, num_nodes: int) -> None:
+    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)
+    plain_triplets.assert_maxima_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu())
+    plain_triplets.assert_logits_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu())
 
 
 @pytest.mark.parametrize("num_scalars", [1, 2, 4, 5, 6, 8])

@@ -12,16 +12,16 @@ from narkit.kernels.fused.launch import Kernel
 FUSED, PLAIN = "fused", "plain"
 PATHS = {
     "team": {"attention": FUSED, "messages": FUSED, "update": FUSED, "pointers": FUSED, "decoders": PLAIN},
-    "triplet_gmpnn": {"triplets": PLAIN, "messages": FUSED, "update": FUSED, "pointers": FUSED, "decoders": PLAIN},
+    "triplet_gmpnn": {"triplets": FUSED, "messages": FUSED, "update": FUSED, "pointers": FUSED, "decoders": PLAIN},
     "triplet_mpnn": {
-        "triplets": PLAIN,
+        "triplets": FUSED,
         "messages": PLAIN,
         "update": PLAIN,
         "pointers": FUSED,
         "decoders": PLAIN,
     },  # no gate
     "triplet_gpgn": {
-        "triplets": PLAIN,
+        "triplets": FUSED,
         "messages": PLAIN,
         "update": PLAIN,
         "pointers": FUSED,

@@ -30,12 +30,12 @@ def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> 
     if hasattr(reasoner.processor, "attention"):
         parts["attention"] = attends
     if hasattr(reasoner.processor, "triplets"):
-        parts["triplets"] = False
+        parts["triplets"] = "triplet_messages.cu" in sources
     if hasattr(reasoner.processor, "message_passing"):
         parts |= {"messages": "messages.cu" in sources, "update": "update.cu" in sources}
     else:
         parts["processor"] = False
-    if "pointer.cu" in sources:
+    if sources & {"pointer.cu", "latent_pointer.cu"}:
         parts["pointers"] = True
     if "edge_pointer.cu" in sources:
         parts["edge_pointers"] = True

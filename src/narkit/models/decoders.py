@@ -16,7 +16,14 @@ from narkit.kernels import triplets
 from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
 from narkit.kernels.fused.edge_pointer import edge_pointer_logits
+from narkit.kernels.fused.latent_pointer import (
+    Fragments,
+    LatentPointerWeights,
+    latent_pointer_logits,
+    latent_pointer_logits_and_softmax,
+)
 from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
+from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.kernels.fused.weights import HIDDEN_SIZE
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs
@@ -90,7 +97,16 @@ class Decoders(eqx.Module):
             on_graph=_merge([linear for d in decoders for linear in d.on_graph], bases.graph),
             scores=tuple(d.score for d in decoders),
             node_counts=tuple(len(d.on_nodes) for d in decoders),
+            fragments=tuple(_fragments(d, self.hidden_size) for d in decoders),
         )
+
+
+def _fragments(decoder: Decoder, hidden_size: int) -> Fragments | None:
+    """The weight of edge latents as kernels read it, for decoders that have such a kernel."""
+    if decoder.score is None or len(decoder.on_nodes) != 2 or not is_fused(decoder.score):
+        return None
+    weight = decoder.on_edges[0].weight[hidden_size:]
+    return Fragments.of(weight) if len(weight) else None
 
 
 class MergedLinears(eqx.Module):
@@ -142,6 +158,7 @@ class BoundDecoders(eqx.Module):
     on_graph: MergedLinears
     scores: tuple[Linear | None, ...]
     node_counts: tuple[int, ...] = eqx.field(static=True)
+    fragments: tuple[Fragments | None, ...]
 
     @property
     def hidden_weights(self) -> Float[Array, "hidden _"] | None:
@@ -153,7 +170,7 @@ class BoundDecoders(eqx.Module):
         scalars: Scalars,
         hidden: Float[Array, "batch node hidden"],
         next_hidden: Float[Array, "batch node hidden"],
-        edge_latents: Float[Array, "batch node node latent"] | None,
+        edge_latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
         from_hidden: Float[Array, "batch node _"] | None = None,
         softened: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
@@ -167,24 +184,34 @@ class BoundDecoders(eqx.Module):
             all_nodes = checkpoint_name(all_nodes, SAVED)  # the kernels backward read it again
         from_nodes = self.on_nodes.split(all_nodes)
         from_graph = iter(self.on_graph.split(self.on_graph(scalars.graph)))
+        narrow = None
+        if isinstance(edge_latents, NarrowLatents):  # wide ones are computed only where something reads them
+            narrow, edge_latents = edge_latents, edge_latents.wide()
         latents = () if edge_latents is None else (edge_latents,)
         features = jnp.concatenate([self.node_features(scalars.node), hidden, next_hidden], axis=-1)
         pooled = jax.vmap(max_over_first)(features)
         logits = {}
+        arguments: Any
         at = 0
-        for (name, probe), on_edges, on_pooled, score, count in zip(
-            self.probes, self.on_edges, self.on_pooled, self.scores, self.node_counts, strict=True
+        for (name, probe), on_edges, on_pooled, score, count, fragments in zip(
+            self.probes, self.on_edges, self.on_pooled, self.scores, self.node_counts, self.fragments, strict=True
         ):
             graph = [linear(pooled) + next(from_graph) for linear in on_pooled]
             if score is not None and is_fused(score):
                 columns = self.on_nodes.starts[at : at + count]
-                arguments = _pointer_arguments(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
+                if narrow is not None and fragments is not None:
+                    weights = _latent_weights(on_edges[0], score, fragments)
+                    arguments = (all_nodes, *columns, scalars.edge, narrow, weights)
+                    logits_of, logits_and_softmax_of = latent_pointer_logits, latent_pointer_logits_and_softmax
+                else:
+                    arguments = _pointer_arguments(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
+                    logits_of, logits_and_softmax_of = pointer_logits, pointer_logits_and_softmax
                 if probe.location is Location.EDGE:
                     logits[name] = edge_pointer_logits(*arguments)
                 elif softened is not None and probe.kind is Kind.POINTER:
-                    logits[name], softened[name] = pointer_logits_and_softmax(*arguments)
+                    logits[name], softened[name] = logits_and_softmax_of(*arguments)
                 else:
-                    logits[name] = pointer_logits(*arguments)
+                    logits[name] = logits_of(*arguments)
             else:
                 edges = [linear(scalars.edge, *latents) for linear in on_edges]
                 put_together = functools.partial(_logits, probe, score=score)
@@ -208,6 +235,13 @@ def _pointer_arguments(
     else:
         edges, weights = scalars, PointerWeights((basis.directions, basis.offset), score.weight[:, 0], score.bias)
     return nodes, *columns, edges, weights
+
+
+def _latent_weights(on_edge: FoldedLinear, score: Linear, fragments: Fragments) -> LatentPointerWeights:
+    basis = on_edge.basis
+    return LatentPointerWeights(
+        basis.directions, basis.offset, on_edge.dense_weights[0], score.weight[:, 0], score.bias, fragments
+    )
 
 
 def _logits(probe: Probe, nodes: list[Array], edges: list[Array], graph: list[Array], score: Linear | None) -> Array:

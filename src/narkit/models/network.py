@@ -237,14 +237,13 @@ class BoundReasoner(eqx.Module):
         if self.on_hidden is not None:
             weights = (self.processor.hidden_weights, self.hint_decoders.hidden_weights)
             hidden, (to_processor, to_decoders) = shared_product(hidden, weights, self.on_hidden)
-        next_hidden = self.processor.batched(scalars, connected, hidden, to_processor)
-        latents = jax.vmap(self.processor.edge_latents)(scalars, hidden)
+        next_hidden, latents = self.processor.batched_with_latents(scalars, connected, hidden, to_processor)
         logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, softened)
         return LastStep(scalars, hidden, next_hidden), logits
 
     def outputs(self, last: LastStep) -> dict[str, Array]:
         """The output logits of a batch."""
-        latents = jax.vmap(self.processor.edge_latents)(last.scalars, last.hidden)
+        latents = self.processor.batched_edge_latents(last.scalars, last.hidden)
         return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import STACKED
 from narkit.kernels.fused.launch import THREADS, Kernel
-from narkit.kernels.fused.pointer import PointerWeights, _operands, _side_by_side
+from narkit.kernels.fused.pointer import PointerWeights, _operands, side_by_side
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
 TARGETS = 16  # at most so many nodes k at a time
@@ -100,7 +100,7 @@ def _backward(columns, saved, d_logits):
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1].sum(keepdims=True))
     parts = {columns[0]: d_first, columns[1]: _sum_of_groups(d_second), columns[2]: _sum_of_groups(d_third)}
-    return _side_by_side(parts, width), d_edges, d_weights
+    return side_by_side(parts, width), d_edges, d_weights
 
 
 def _sum_of_groups(partial: Array) -> Array:

@@ -29,12 +29,28 @@ def gated_step(
     receiver and as the sender of a message; then to its update and to the gate. Arrays of several seeds come through
     `jax.vmap`.
     """
+    return _step(terms, scalars, hidden, message_weights, update_weights, slope)[0]
+
+
+def gated_step_and_terms(
+    terms: Float[Array, "sample node terms"],
+    scalars: Float[Array, "sample node node scalar"],
+    hidden: Float[Array, "sample node hidden"],
+    message_weights: MessageWeights,
+    update_weights: UpdateWeights,
+    slope: float,
+) -> tuple[Float[Array, "sample node hidden"], Float[Array, "sample node terms"]]:
+    """The same, and the terms for others who read what stands on the right of them.
+
+    The gradient of that is put beside those of the step's own terms. If others read the terms themselves, the two would
+    be padded and added.
+    """
     return _step(terms, scalars, hidden, message_weights, update_weights, slope)
 
 
 def _primal(terms, scalars, hidden, message_weights, update_weights, slope):
     (message,) = messages.forward(terms, scalars, message_weights, slope, save=False)
-    return update.forward(message, terms, hidden, update_weights)
+    return update.forward(message, terms, hidden, update_weights), terms
 
 
 def _forward(terms, scalars, hidden, message_weights, update_weights, slope):
@@ -42,18 +58,21 @@ def _forward(terms, scalars, hidden, message_weights, update_weights, slope):
     saved = messages.forward(terms, scalars, message_weights, slope, save=True)
     message, best, record = (checkpoint_name(value, SAVED) for value in saved)
     result = checkpoint_name(update.forward(message, terms, hidden, update_weights), SAVED)
-    return result, (terms, scalars, hidden, message_weights, update_weights, message, best, record)
+    return (result, terms), (terms, scalars, hidden, message_weights, update_weights, message, best, record)
 
 
-def _backward(slope, saved, d_result):
+def _backward(slope, saved, cotangents):
     terms, scalars, hidden, message_weights, update_weights, message, best, record = saved
+    d_result, d_read_by_others = cotangents
     d_message, d_last, d_hidden, d_gate, d_vectors = update.backward(message, terms, hidden, update_weights, d_result)
     d_first, d_scalars, d_message_weights = messages.backward(
         terms, scalars, message_weights, best, record, d_message, slope
     )
-    d_terms = checkpoint_name(jnp.concatenate([*d_first, d_last], axis=-1), STACKED)
     size = hidden.shape[-1]
-    d_on_message = jnp.einsum("bnh,bng->hg", message, d_terms[..., -2 * size :])
+    own = (len(d_first) + 2) * size
+    d_terms = jnp.concatenate([*d_first, d_last, d_read_by_others[..., own:]], axis=-1)
+    d_terms = checkpoint_name(d_terms, STACKED)
+    d_on_message = jnp.einsum("bnh,bng->hg", message, d_terms[..., own - 2 * size : own])
     no_gradient: Any = (None, None)
     d_update_weights = UpdateWeights(
         jnp.moveaxis(d_on_message.reshape(size, 2, size), 1, 0), d_gate, d_vectors, no_gradient, no_gradient

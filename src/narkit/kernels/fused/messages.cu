@@ -16,7 +16,6 @@
 #define RECORD (N + 1 + P)
 #endif
 #define PRODUCTS (ATTENTION ? 3 : 2)
-#define TERMS (ATTENTION ? 7 * H : 4 * H)  // per node: with attention x_i, x_j, x_k; receive, send; two for the update
 
 #define FRAGMENTS (H * H / 2)  // 32-bit words of a weight
 #define SMALL (P + 3)  // rows of small gradients of the products: V, v, b1, b2

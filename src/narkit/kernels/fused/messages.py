@@ -96,7 +96,7 @@ def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=(), t
     tiling = _Tiling.of(n)
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(attends), "SLOPE": float(slope),
-        "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers,
+        "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers, "TERMS": terms.shape[-1],
     }  # fmt: skip
     grid = (samples * grid[0], grid[1])
     return Kernel("messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows, threads=threads)

@@ -41,7 +41,7 @@ def pointer_logits(
 
     `edges` has the scalars (p, i, scalar), or the features themselves.
     """
-    return _run(nodes, edges, weights, _Options(first, second, softmax=False))[0]
+    return _run(nodes, edges, weights, Options(first, second, softmax=False))[0]
 
 
 def pointer_logits_and_softmax(
@@ -52,24 +52,26 @@ def pointer_logits_and_softmax(
     weights: PointerWeights,
 ) -> tuple[Float[Array, "sample node node"], Float[Array, "sample node node"]]:
     """The same, and the softmax over the nodes p."""
-    logits, probabilities = _run(nodes, edges, weights, _Options(first, second, softmax=True))
+    logits, probabilities = _run(nodes, edges, weights, Options(first, second, softmax=True))
     return logits, probabilities
 
 
-class _Options(NamedTuple):
+class Options(NamedTuple):
+    """Where a and b begin in a node's row, and whether the softmax is wanted."""
+
     first: int
     second: int
     softmax: bool
 
 
-def _run(nodes: Array, edges: Array, weights: PointerWeights, options: _Options) -> tuple[Array, ...]:
+def _run(nodes: Array, edges: Array, weights: PointerWeights, options: Options) -> tuple[Array, ...]:
     if weights.edges is not None and edges.shape[-1] == 0:
         edges = jnp.zeros((*edges.shape[:-1], 1))
         weights = weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
     return _results(nodes, edges, weights, options)
 
 
-def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: _Options, passes: int, *rows) -> Kernel:
+def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: Options, passes: int, *rows) -> Kernel:
     samples, n, width = nodes.shape
     macros = {
         "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
@@ -121,11 +123,11 @@ def _backward(options, saved, cotangents):
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1, :1])
-    d_nodes = _side_by_side({options.first: d_first, options.second: d_second}, width)
+    d_nodes = side_by_side({options.first: d_first, options.second: d_second}, width)
     return d_nodes, d_edges, d_weights
 
 
-def _side_by_side(parts: dict[int, Array], width: int) -> Array:
+def side_by_side(parts: dict[int, Array], width: int) -> Array:
     """Parts of H columns that begin where their keys say, and zeros elsewhere."""
     pieces, at = [], 0
     shape = next(iter(parts.values())).shape[:-1]

@@ -6,7 +6,6 @@
 // There are few blocks, so what counts is how long one of them waits: weights are read long before they are multiplied,
 // everything but the operands of products stays in registers, and warps share sums over rows where they meet anyway.
 
-#define TERMS (ATTENTION ? 7 * H : 4 * H)
 #define FROM_NODE (ATTENTION ? 5 * H : 2 * H)
 #define TILES ((NODES + 15) / 16)
 #define FRAGMENTS (H * H / 2)

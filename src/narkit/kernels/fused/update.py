@@ -45,7 +45,7 @@ class UpdateWeights(NamedTuple):
 
 def _kernel(name, message, terms, tiles, shares, rows) -> Kernel:
     nodes = message.shape[0] * message.shape[1]
-    macros = (("NODES", nodes), ("ATTENTION", int(terms.shape[-1] == 7 * H)))
+    macros = (("NODES", nodes), ("TERMS", terms.shape[-1]), ("ATTENTION", int(terms.shape[-1] >= 7 * H)))
     shared = 16 * (tiles * TILE_STRIDE * 2 + shares * (WARPS + 1) * 8)
     return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared, *rows, threads=32 * WARPS)
 

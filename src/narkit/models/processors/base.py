@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float
 
+from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.models.features import Bases, Scalars
 
 Adjacency = Bool[Array, "node node"]
@@ -42,6 +43,22 @@ class BoundProcessor(eqx.Module):
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node latent"] | None:
         """What decoders read beside the encoded edges, if anything."""
         return None
+
+    def batched_edge_latents(
+        self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]
+    ) -> Float[Array, "batch node node latent"] | NarrowLatents | None:
+        """Those of a batch; narrow, if kernels make them wide where they are read."""
+        return jax.vmap(self.edge_latents)(scalars, hidden)
+
+    def batched_with_latents(
+        self,
+        scalars: Scalars,
+        adjacency: Bool[Array, "batch node node"],
+        hidden: Float[Array, "batch node hidden"],
+        from_hidden: Float[Array, "batch node _"] | None = None,
+    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node latent"] | NarrowLatents | None]:
+        """`batched` and `batched_edge_latents`, which may have parts in common."""
+        return self.batched(scalars, adjacency, hidden, from_hidden), self.batched_edge_latents(scalars, hidden)
 
 
 class Processor(eqx.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -12,12 +13,12 @@ from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
-from narkit.kernels.fused.gated_step import gated_step
+from narkit.kernels.fused.gated_step import gated_step_and_terms
 from narkit.kernels.fused.messages import Attention, MessageWeights
 from narkit.kernels.fused.update import UpdateWeights
 from narkit.kernels.fused.weights import HIDDEN_SIZE
 from narkit.kernels.narrow_product import narrow_product
-from narkit.models.features import Bases, Basis, Scalars
+from narkit.models.features import Bases, Basis, FoldedLinear, Scalars
 from narkit.models.layers import side_by_side
 from narkit.models.processors.base import BoundProcessor, Hidden
 from narkit.models.processors.message_passing import MessagePassing
@@ -97,6 +98,17 @@ class FusedGatedStep(BoundProcessor):
             slope=attention.slope if attention is not None else 0.0,
         )
 
+    def with_terms(self, nodes: FoldedLinear, graph: Basis) -> FusedGatedStep:
+        """The same with further terms per node, which others read, on the right of its own."""
+        directions = jnp.concatenate([self.graph.directions, graph.directions], axis=1)
+        offset = jnp.concatenate([self.graph.offset, graph.offset + nodes.basis.offset])
+        return dataclasses.replace(
+            self,
+            node_directions=jnp.concatenate([self.node_directions, nodes.basis.directions], axis=1),
+            from_hidden=jnp.concatenate([self.from_hidden, nodes.dense_weights[0]], axis=1),
+            graph=Basis(directions, offset),
+        )
+
     def __call__(self, scalars: Scalars, adjacency: Array, hidden: Hidden) -> Hidden:
         one = jax.tree.map(lambda leaf: leaf[None], scalars)
         return self.batched(one, adjacency[None], hidden[None])[0]
@@ -112,6 +124,15 @@ class FusedGatedStep(BoundProcessor):
         hidden: Float[Array, "batch node hidden"],
         from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> Float[Array, "batch node hidden"]:
+        return self.batched_and_terms(scalars, hidden, from_hidden)[0]
+
+    def batched_and_terms(
+        self,
+        scalars: Scalars,
+        hidden: Float[Array, "batch node hidden"],
+        from_hidden: Float[Array, "batch node _"] | None = None,
+    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node terms"]]:
+        """The next hidden states, and the terms of nodes for those who read further ones."""
         if from_hidden is None:
             from_hidden = hidden @ self.from_hidden
         of_hidden = _at_the_right(from_hidden, self.node_directions.shape[1])
@@ -124,7 +145,7 @@ class FusedGatedStep(BoundProcessor):
         edges = scalars.edge
         if edges.shape[-1] == 0:
             edges = jnp.zeros((*edges.shape[:-1], 1))
-        return gated_step(terms, edges, hidden, self.message_weights, self.update_weights, self.slope)
+        return gated_step_and_terms(terms, edges, hidden, self.message_weights, self.update_weights, self.slope)
 
 
 def _padded(values: Float[Array, "batch node _"], width: int) -> Float[Array, "batch node width"]:

@@ -6,9 +6,13 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from narkit.kernels import triplets
+from narkit.kernels.fused import launch
+from narkit.kernels.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
+from narkit.kernels.fused.weights import HIDDEN_SIZE
 from narkit.kernels.narrow_product import narrow_product
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, side_by_side, split_outputs
@@ -22,7 +26,7 @@ from narkit.models.processors.message_passing import (
     neighbours,
 )
 
-TRIPLET_SIZE = 8
+TRIPLET_SIZE = FEATURES
 
 
 class TripletReasoning(eqx.Module):
@@ -55,6 +59,19 @@ class TripletReasoning(eqx.Module):
             out=self.out,
         )
 
+    def bind_fused(self, bases: Bases) -> FusedTripletReasoning:
+        """For the fused kernels; all offsets, and what the graph adds, count as part of x_j."""
+        edges, graph = bases.edge.through(side_by_side(self.edges)), bases.graph.through(self.graph)
+        none = jnp.zeros_like(graph.directions)
+        offset = graph.offset + edges.offset.reshape(3, TRIPLET_SIZE).sum(0)
+        rest = jnp.zeros_like(offset)
+        return FusedTripletReasoning(
+            nodes=fold(side_by_side(self.nodes), bases.node, [self.out.bias.shape[0]]),
+            graph=Basis(jnp.concatenate([none, graph.directions, none], axis=1), jnp.concatenate([rest, offset, rest])),
+            edges=jnp.stack(split_outputs(edges.directions, [TRIPLET_SIZE] * 3)),
+            out=self.out,
+        )
+
 
 class BoundTripletReasoning(eqx.Module):
     nodes: FoldedLinear
@@ -69,6 +86,22 @@ class BoundTripletReasoning(eqx.Module):
         best = triplets.triplet_max(node_i[:, None] + edge_ij, edge_ik)
         rest = node_j[:, None] + node_k[None] + edge_jk + self.graph(scalars.graph)
         return jax.nn.relu(narrow_product(best + rest, self.out.weight) + self.out.bias)
+
+
+class FusedTripletReasoning(eqx.Module):
+    """The same for a batch, in a fused kernel, up to what makes the latents wide: their readers do that."""
+
+    nodes: FoldedLinear
+    graph: Basis  # of what the graph adds to the three terms of every node
+    edges: Float[Array, "3 scalar 8"]
+    out: Linear
+
+    def __call__(self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]) -> NarrowLatents:
+        return self.of_terms(self.nodes(scalars.node, hidden) + self.graph(scalars.graph)[:, None], scalars)
+
+    def of_terms(self, terms: Float[Array, "batch node _"], scalars: Scalars) -> NarrowLatents:
+        """The latents from what nodes contribute: the last columns of `terms`."""
+        return NarrowLatents(triplet_maxima(terms, scalars.edge, self.edges), self.out.weight, self.out.bias)
 
 
 class TripletProcessor(Processor):
@@ -90,14 +123,18 @@ class TripletProcessor(Processor):
         messages: BoundProcessor = BoundMessagePassingProcessor(
             self.message_passing.bind(bases), bases.edge.through(self.message_passing.edge), type(self).senders
         )
-        if type(self).senders is everyone and is_fused(self.message_passing):
-            messages = FusedGatedStep.of(bases, self.message_passing, None)
-        return BoundTripletProcessor(messages, self.triplets.bind(bases))
+        fused = self.latent_size == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED
+        in_kernel = self.triplets.bind_fused(bases) if fused else None
+        if in_kernel is not None and type(self).senders is everyone and is_fused(self.message_passing):
+            step = FusedGatedStep.of(bases, self.message_passing, None)
+            messages = step.with_terms(in_kernel.nodes, in_kernel.graph)
+        return BoundTripletProcessor(messages, self.triplets.bind(bases), in_kernel)
 
 
 class BoundTripletProcessor(BoundProcessor):
     messages: BoundProcessor
     triplets: BoundTripletReasoning
+    in_kernel: FusedTripletReasoning | None
 
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         return self.messages(scalars, adjacency, hidden)
@@ -117,6 +154,26 @@ class BoundTripletProcessor(BoundProcessor):
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node hidden"]:
         return self.triplets(scalars, hidden)
+
+    def batched_edge_latents(
+        self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]
+    ) -> Float[Array, "batch node node hidden"] | NarrowLatents:
+        if self.in_kernel is not None:
+            return self.in_kernel(scalars, hidden)
+        return jax.vmap(self.triplets)(scalars, hidden)
+
+    def batched_with_latents(
+        self,
+        scalars: Scalars,
+        adjacency: Bool[Array, "batch node node"],
+        hidden: Float[Array, "batch node hidden"],
+        from_hidden: Float[Array, "batch node _"] | None = None,
+    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node hidden"] | NarrowLatents]:
+        if self.in_kernel is not None and isinstance(self.messages, FusedGatedStep):
+            next_hidden, terms = self.messages.batched_and_terms(scalars, hidden, from_hidden)
+            return next_hidden, self.in_kernel.of_terms(terms, scalars)
+        next_hidden = self.batched(scalars, adjacency, hidden, from_hidden)
+        return next_hidden, self.batched_edge_latents(scalars, hidden)
 
 
 class TripletGMPNN(TripletProcessor):

@@ -1,0 +1,392 @@
+// How strongly node i points to node p where edges have latents: the forward kernel and its reverse. See latent_pointer.py
+// for the formulas.
+//
+// Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES. A node's a and b stand
+// in a row of WIDTH floats, at FIRST and SECOND. blockIdx.z is the seed. A tile has the edges of TARGETS nodes p and
+// SOURCES nodes i (a multiple of 16 in all), row by row as (p, i). Nodes beyond the last are read as the last once more.
+// With SOFTMAX, also the softmax over p.
+
+#define FEATURES 8  // of a triplet
+#define TARGET_BLOCKS ((N + TARGETS - 1) / TARGETS)
+#define SOURCE_BLOCKS ((N + SOURCES - 1) / SOURCES)
+#define TILES (TARGET_BLOCKS * SOURCE_BLOCKS)
+#define ROWS (SOURCES * TARGETS)
+#define SOURCES WARPS                           // a warp has a node i where it takes softmaxes
+#define SMALL (P + 3 + FEATURES + 1)            // rows of small gradients: D, c, w, the bias in front of zeros, O, o
+#define FRAGMENTS (H * H / 2)                   // 32-bit words of a weight
+#define WIDE_STRIDE 132                         // float32 elements per row of a product in shared memory
+
+#ifndef TIMED_nodes
+#define TIMED_nodes 0
+#endif
+#ifndef TIMED_logits
+#define TIMED_logits 0
+#endif
+#ifndef TIMED_probabilities
+#define TIMED_probabilities 0
+#endif
+#ifndef TIMED_maxima
+#define TIMED_maxima 0
+#endif
+#ifndef TIMED_operands
+#define TIMED_operands 0
+#endif
+#ifndef TIMED_small
+#define TIMED_small 0
+#endif
+
+typedef Tiling<ROWS, WARPS> T;  // a warp has all rows and 32 columns
+#define M_TILES T::MT
+#define N_TILES T::NT
+
+struct Tile {
+  int seed, sample, first_p, first_i;
+  long long index;  // of the sample, over all seeds
+  __device__ Tile(int sample_, int target_block, int source_block) {
+    seed = blockIdx.z;
+    sample = sample_;
+    first_p = target_block * TARGETS;
+    first_i = source_block * SOURCES;
+    index = (long long)seed * SAMPLES + sample;
+  }
+  // The index of the sample in an array that may be a stack over time.
+  __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
+  __device__ int p_of(int row) const { return first_p + row / SOURCES; }
+  __device__ int i_of(int row) const { return first_i + row % SOURCES; }
+  // The edge of a row, counted from 0.
+  __device__ int edge(int row) const {
+    const int p = p_of(row), i = i_of(row);
+    return (p < N ? p : N - 1) * N + (i < N ? i : N - 1);
+  }
+  __device__ bool has(int row) const { return p_of(row) < N && i_of(row) < N; }
+};
+
+__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
+
+// Two numbers as the sums of two bfloat16 numbers each, which have 16 bits together.
+__device__ __forceinline__ void split(float first, float second, u32& high, u32& low) {
+  high = pack(first, second);
+  low = pack(first - __uint_as_float(high << 16), second - __uint_as_float(high & 0xffff0000u));
+}
+
+// Rows ReLU(m O + o), as bfloat16. Of the 16 columns that the matrix units multiply at a time, m has 8: it comes with both
+// its parts, and so does O in two products, so the sum is nearly that of float32.
+__device__ __forceinline__ void make_latents(
+    const Tile& tile, const float* maxima, const float* out, const float* out_bias, bf16* latents) {
+  const int lane = threadIdx.x % 32, q = lane % 4;
+  u32 high[N_TILES], low[N_TILES];
+  float2 start[N_TILES];
+#pragma unroll
+  for (int n = 0; n < N_TILES; ++n) {
+    const float* column = out + 2 * q * H + T::column(n) - 2 * q + lane / 4;
+    split(column[0], column[H], high[n], low[n]);
+    start[n] = *(const float2*)(out_bias + T::column(n));
+  }
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+    u32 a[4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = T::row(m) + 8 * half;
+      const float2 two = *(const float2*)(maxima + tile.edge(row) * FEATURES + 2 * q);
+      split(two.x, two.y, a[half], a[2 + half]);
+    }
+#pragma unroll
+    for (int n = 0; n < N_TILES; ++n) {
+      float c[4] = {start[n].x, start[n].y, start[n].x, start[n].y};
+      multiply_accumulate(c, a, low[n], low[n]);
+      multiply_accumulate(c, a, high[n], high[n]);
+      store_pair(latents, T::row(m), T::column(n), fmaxf(c[0], 0.0f), fmaxf(c[1], 0.0f));
+      store_pair(latents, T::row(m) + 8, T::column(n), fmaxf(c[2], 0.0f), fmaxf(c[3], 0.0f));
+    }
+  }
+}
+
+#if defined(BUILD_latent_pointer_forward)
+// A block has SOURCES nodes i and walks over all p. All rows that a lane holds of a product have the same i.
+//
+// Shared memory: the latents; the sums of each warp's columns; and all logits of these i.
+extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
+    const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
+    const float* out, const float* out_bias, const u32* weight, const float* score, const float* bias,
+    TIME_PARAMETERS float* logits
+#if SOFTMAX
+    , float* probabilities
+#endif
+#if TIMED_probabilities
+    , float* copy
+#endif
+) {
+  bf16* latents = (bf16*)memory;
+  float *shares = (float*)(latents + ROWS * TILE_STRIDE), *of_sources = shares + ROWS * WARPS;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  Tile tile(blockIdx.x / SOURCE_BLOCKS, 0, blockIdx.x % SOURCE_BLOCKS);
+  const int seed = tile.seed, my_i = last(tile.i_of(T::row(0)));
+  nodes += tile.index * N * WIDTH;
+  edges += tile.index * N * N * P;
+  logits += tile.at(TIMED_logits, NOW) * N * N;
+  maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
+  directions += seed * P * H;
+  offset += seed * H;
+  score += seed * H;
+#pragma unroll 1
+  for (; tile.first_p < N; tile.first_p += TARGETS) {
+    T::Weights weights(weight + seed * FRAGMENTS);
+    make_latents(tile, maxima, out + seed * FEATURES * H, out_bias + seed * H, latents);
+    T::Sums sums;
+    T::for_pairs(sums, [&](int row, int column, float* v, int) {
+      const float* b = nodes + last(tile.p_of(row)) * WIDTH + SECOND + column;
+      const float2 c = *(const float2*)(offset + column);
+      v[0] = b[0] + c.x, v[1] = b[1] + c.y;
+    });
+    __syncthreads();
+    T::multiply(sums, latents, weights);
+#pragma unroll
+    for (int p = 0; p < P; ++p)
+      T::for_pairs(sums, [&](int row, int column, float* v, int) {
+        const float2 d = *(const float2*)(directions + p * H + column);
+        const float s = edges[tile.edge(row) * P + p];
+        v[0] = fmaf(s, d.x, v[0]), v[1] = fmaf(s, d.y, v[1]);
+      });
+    float totals[2 * M_TILES];
+#pragma unroll
+    for (int row = 0; row < 2 * M_TILES; ++row) totals[row] = 0.0f;
+    T::for_pairs(sums, [&](int, int column, float* v, int pair) {
+      const float2 w = *(const float2*)(score + column);
+      const float* a = nodes + my_i * WIDTH + FIRST + column;
+      float& total = totals[pair / (2 * N_TILES) * 2 + pair % 2];
+      total = fmaf(w.x, fmaxf(a[0], v[0]), fmaf(w.y, fmaxf(a[1], v[1]), total));
+    });
+#pragma unroll
+    for (int row = 0; row < 2 * M_TILES; row += 2) {
+      float two[2] = {totals[row], totals[row + 1]};
+      const float total = sum_over_some_lanes<2, 1, 4>(two);
+      if (lane % 4 < 2) shares[(T::row(row / 2) + 8 * (lane % 2)) * WARPS + warp] = total;
+    }
+    __syncthreads();
+    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+      float logit = bias[seed];
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) logit += shares[row * WARPS + w];
+      if (tile.has(row)) {
+        logits[tile.i_of(row) * N + tile.p_of(row)] = logit;
+        of_sources[row % SOURCES * N + tile.p_of(row)] = logit;
+      }
+    }
+  }
+#if SOFTMAX
+  __syncthreads();
+  const int i = tile.first_i + warp;
+  if (i >= N) return;
+  const float* mine = of_sources + warp * N;
+  float highest = -3.0e38f, total = 0.0f;
+  for (int p = lane; p < N; p += 32) highest = fmaxf(highest, mine[p]);
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, step));
+  for (int p = lane; p < N; p += 32) total += __expf(mine[p] - highest);
+  total = sum_over_groups<1>(total);
+  probabilities += (tile.at(TIMED_probabilities, NOW) * N + i) * N;
+#if TIMED_probabilities
+  copy += (tile.index * N + i) * N;
+#endif
+  for (int p = lane; p < N; p += 32) {
+    const float probability = __expf(mine[p] - highest) / total;
+    probabilities[p] = probability;
+#if TIMED_probabilities
+    copy[p] = probability;
+#endif
+  }
+#endif
+}
+#endif
+
+#if defined(BUILD_latent_pointer_backward)
+// Calls `f(row, c, sum)` with the inner product of each row of a tile with each of COUNT vectors.
+template <int COUNT, typename F>
+__device__ __forceinline__ void inner_products(const bf16* tile, const float* vectors, F f) {
+  const int lane = threadIdx.x % 32, q = lane % 4;
+  for (int m = threadIdx.x / 32; m < M_TILES; m += WARPS)
+#pragma unroll
+    for (int first = 0; first < COUNT; first += 8) {
+      const int mine = first + lane / 4;
+      float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+      for (int k = 0; k < H / 16; ++k) {
+        const float2* vector = (const float2*)(vectors + (mine < COUNT ? mine : 0) * H + 16 * k + 2 * q);
+        u32 high[2], low[2];
+        split(vector[0].x, vector[0].y, high[0], low[0]);
+        split(vector[4].x, vector[4].y, high[1], low[1]);
+        u32 a[4];
+        load_matrices(a, tile + (16 * m + lane % 16) * TILE_STRIDE + 16 * k + 8 * (lane / 16));
+        multiply_accumulate(c, a, low[0], low[1]);
+        multiply_accumulate(c, a, high[0], high[1]);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = first + 2 * q + e % 2;
+        if (column < COUNT) f(16 * m + lane / 4 + e / 2 * 8, column, c[e]);
+      }
+    }
+}
+
+// Shared memory: the latents, and later their cotangents; the cotangents of `latents L`; the product itself; per row the
+// scalars, the maxima and the cotangent of the logit; and per i the expectation of the probabilities' cotangents.
+//
+// Writes the operands of L's gradient, the gradients of a (per block of targets), of b (per block of sources), of the
+// scalars and of the maxima, and per tile the small gradients D, c, w, bias, O, o.
+extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward(
+    const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
+    const float* out, const float* out_bias, const u32* weight, const u32* transposed, const float* score,
+    const float* d_logits,
+#if SOFTMAX
+    const float* probabilities, const float* d_probabilities,
+#endif
+    TIME_PARAMETERS bf16* operand, bf16* cotangent, float* d_first, float* d_second,
+    float* d_edges, float* d_maxima, float* small) {
+  bf16 *latents = (bf16*)memory, *rounded = latents + ROWS * TILE_STRIDE;
+  float* wide = (float*)(rounded + ROWS * TILE_STRIDE);
+  float *scalars = wide + ROWS * WIDE_STRIDE, *narrow = scalars + ROWS * P, *of_logits = narrow + ROWS * FEATURES;
+  const int number = blockIdx.x % TILES;
+  const Tile tile(blockIdx.x / TILES, number / SOURCE_BLOCKS, number % SOURCE_BLOCKS);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = threadIdx.x, seed = tile.seed;
+  nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
+  edges += tile.index * N * N * P;
+  maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
+  directions += seed * P * H;
+  out += seed * FEATURES * H;
+  d_logits += tile.at(TIMED_logits, NOW) * N * N;
+  const long long place = (tile.at(TIMED_operands, NOW) * TILES + number) * ROWS * H;
+  d_first += (tile.index * TARGET_BLOCKS + number / SOURCE_BLOCKS) * N * H;
+  d_second += (tile.index * SOURCE_BLOCKS + number % SOURCE_BLOCKS) * N * H;
+  d_edges += tile.index * N * N * P;
+  d_maxima += tile.index * N * N * FEATURES;
+  small += (tile.at(TIMED_small, NOW) * TILES + number) * SMALL * H;
+
+  for (int at = threadIdx.x; at < ROWS * P; at += THREADS) scalars[at] = edges[tile.edge(at / P) * P + at % P];
+  for (int at = threadIdx.x; at < ROWS * FEATURES; at += THREADS)
+    narrow[at] = maxima[tile.edge(at / FEATURES) * FEATURES + at % FEATURES];
+#if SOFTMAX
+  // The gradient of a logit is that of the logit itself and p (d_p - sum of p d_p) through the softmax.
+  float* expected = of_logits + ROWS;
+  probabilities += tile.at(TIMED_probabilities, NOW) * N * N;
+  d_probabilities += tile.index * N * N;
+  float expectation = 0.0f;
+  for (int p = lane; p < N; p += 32) {
+    const int at = last(tile.first_i + warp) * N + p;
+    expectation = fmaf(probabilities[at], d_probabilities[at], expectation);
+  }
+  expectation = sum_over_groups<1>(expectation);
+  if (lane == 0) expected[warp] = expectation;
+  __syncthreads();
+#endif
+  for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+    const int at = last(tile.i_of(row)) * N + last(tile.p_of(row));
+    float d_logit = d_logits[at];
+#if SOFTMAX
+    d_logit = fmaf(probabilities[at], d_probabilities[at] - expected[row % SOURCES], d_logit);
+#endif
+    of_logits[row] = tile.has(row) ? d_logit : 0.0f;
+  }
+  T::Weights weights(weight + seed * FRAGMENTS);
+  make_latents(tile, maxima, out, out_bias + seed * H, latents);
+  __syncthreads();
+  T::copy_out(operand + place, latents);
+  T::Sums sums;
+  T::clear(sums);
+  T::multiply(sums, latents, weights);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
+    *(float2*)(wide + row * WIDE_STRIDE + column) = make_float2(v[0], v[1]);
+  });
+  __syncthreads();
+
+  // A thread has a feature, and sums over the rows.
+  {
+    const float w = score[seed * H + h], c = offset[seed * H + h];
+    float d[P], of_directions[P], a[SOURCES], to_first[SOURCES], of_offset = 0.0f, of_score = 0.0f, of_bias = 0.0f;
+#pragma unroll
+    for (int p = 0; p < P; ++p) d[p] = directions[p * H + h], of_directions[p] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < SOURCES; ++i) a[i] = nodes[last(tile.first_i + i) * WIDTH + FIRST + h], to_first[i] = 0.0f;
+#pragma unroll 1
+    for (int j = 0; j < TARGETS; ++j) {
+      const float start = nodes[last(tile.first_p + j) * WIDTH + SECOND + h] + c;
+      float to_second = 0.0f;
+#pragma unroll
+      for (int i = 0; i < SOURCES; ++i) {
+        const int row = j * SOURCES + i;
+        const float of_logit = of_logits[row];
+        float t = wide[row * WIDE_STRIDE + h] + start;
+#pragma unroll
+        for (int p = 0; p < P; ++p) t = fmaf(scalars[row * P + p], d[p], t);
+        of_bias += of_logit;
+        of_score = fmaf(of_logit, fmaxf(a[i], t), of_score);
+        // Half of the gradient goes to each of two that are equal.
+        const float both = of_logit * w, gradient = t > a[i] ? both : t == a[i] ? 0.5f * both : 0.0f;
+        to_first[i] += both - gradient;
+        to_second += gradient;
+#pragma unroll
+        for (int p = 0; p < P; ++p) of_directions[p] = fmaf(scalars[row * P + p], gradient, of_directions[p]);
+        rounded[row * TILE_STRIDE + h] = (bf16)(pack(gradient, 0.0f) & 0xffffu);
+      }
+      of_offset += to_second;
+      if (tile.first_p + j < N) d_second[(tile.first_p + j) * H + h] = to_second;
+    }
+#pragma unroll
+    for (int i = 0; i < SOURCES; ++i)
+      if (tile.first_i + i < N) d_first[(tile.first_i + i) * H + h] = to_first[i];
+#pragma unroll
+    for (int p = 0; p < P; ++p) small[p * H + h] = of_directions[p];
+    small[P * H + h] = of_offset;
+    small[(P + 1) * H + h] = of_score;
+    small[(P + 2) * H + h] = h == 0 ? of_bias : 0.0f;
+  }
+  __syncthreads();
+  weights.start(transposed + seed * FRAGMENTS);
+  T::copy_out(cotangent + place, rounded);
+  inner_products<P>(rounded, directions, [&](int row, int p, float sum) {
+    if (tile.has(row)) d_edges[tile.edge(row) * P + p] = sum;
+  });
+  T::clear(sums);
+  T::multiply(sums, rounded, weights);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
+    const float2 latent = unpack_pair(*(const u32*)(latents + row * TILE_STRIDE + column));
+    store_pair(latents, row, column, latent.x > 0.0f ? v[0] : 0.0f, latent.y > 0.0f ? v[1] : 0.0f);
+  });
+  __syncthreads();
+  inner_products<FEATURES>(latents, out, [&](int row, int f, float sum) {
+    if (tile.has(row)) d_maxima[tile.edge(row) * FEATURES + f] = sum;
+  });
+
+  // The gradients of O and o: sums over the rows of m, in both its parts, and of ones.
+  const int q = lane % 4;
+  const u32 ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+  float of_out[N_TILES][4], of_out_bias[N_TILES][4];
+#pragma unroll
+  for (int n = 0; n < N_TILES; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) of_out[n][e] = of_out_bias[n][e] = 0.0f;
+#pragma unroll
+  for (int k = 0; k < ROWS / 16; ++k) {
+    const int row = 16 * k + 2 * q;
+    const float* m = narrow + row * FEATURES + lane / 4;
+    u32 a[4];
+    split(m[0], m[FEATURES], a[0], a[1]);
+    split(m[8 * FEATURES], m[9 * FEATURES], a[2], a[3]);
+#pragma unroll
+    for (int n = 0; n < N_TILES; ++n) {
+      const bf16* column = latents + row * TILE_STRIDE + 8 * (warp * N_TILES + n) + lane / 4;
+      const u32 b0 = column[0] | (u32)column[TILE_STRIDE] << 16;
+      const u32 b1 = column[8 * TILE_STRIDE] | (u32)column[9 * TILE_STRIDE] << 16;
+      multiply_accumulate(of_out[n], a, b0, b1);
+      multiply_accumulate(of_out_bias[n], ones, b0, b1);
+    }
+  }
+  small += (P + 3) * H;
+#pragma unroll
+  for (int n = 0; n < N_TILES; ++n) {
+    const int column = 8 * (warp * N_TILES + n) + 2 * q;
+    *(float2*)(small + lane / 4 * H + column) = make_float2(of_out[n][0] + of_out[n][2], of_out[n][1] + of_out[n][3]);
+    if (lane < 4) *(float2*)(small + FEATURES * H + column) = make_float2(of_out_bias[n][0], of_out_bias[n][1]);
+  }
+}
+#endif
