@@ -430,10 +430,7 @@ __device__ __forceinline__ void marginal(
 #if defined(BUILD_attention_backward)
 // Writes, per pass, the gradients of x_i, x_k or x_j, of the scalars s_ij, s_ik or s_jk, and per block those of E1, E2
 // or E3 and of a (its three shares).
-#ifndef BPS
-#define BPS (P <= 4 ? 3 : 2)
-#endif
-extern "C" __global__ void __launch_bounds__(THREADS, BPS) attention_backward(
+extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
     const float* d_mixed, TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
   const Sample at(BLOCKS);

@@ -253,11 +253,8 @@ __device__ __forceinline__ void forward(
     }
 }
 
-#ifndef FPS
-#define FPS 3
-#endif
 #if defined(BUILD_messages_forward)
-extern "C" __global__ void __launch_bounds__(THREADS, FPS) messages_forward(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, float* message) {
   forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0);
@@ -265,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, FPS) messages_forward(
 #endif
 
 #if defined(BUILD_messages_forward_saving)
-extern "C" __global__ void __launch_bounds__(THREADS, FPS) messages_forward_saving(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
     float* record) {
