@@ -64,6 +64,16 @@ def test_a_machine_without_gpu_runs_plain() -> None:
         assert launch.mode() is launch.Mode.FUSED
 
 
+def test_the_environment_can_ask_for_a_mode(monkeypatch) -> None:
+    monkeypatch.setenv("NARKIT_KERNELS", FUSED)
+    assert launch.mode() is launch.Mode.FUSED
+    with launch.use(PLAIN):  # which is nearer
+        assert launch.mode() is launch.Mode.PLAIN
+    monkeypatch.setenv("NARKIT_KERNELS", "fuse")
+    with pytest.raises(UnknownNameError, match="did you mean 'fused'"):
+        launch.mode()
+
+
 def test_unknown_names_propose_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'bfs'"):
         report_paths("bfss", "team", 16)

@@ -176,9 +176,13 @@ class _Run:
 
 
 def _how_it_ran() -> dict[str, str]:
-    """What else decides about numbers: whether kernels were fused, and the flags that XLA was given."""
-    flags = os.environ.get("XLA_FLAGS")
-    return {"kernels": launch.mode().value} | ({"XLA_FLAGS": flags} if flags else {})
+    """What else decides about numbers: whether kernels were fused, the flags of XLA, and the precision of products."""
+    found = {"kernels": launch.mode().value}
+    if flags := os.environ.get("XLA_FLAGS"):
+        found["XLA_FLAGS"] = flags
+    if precision := jax.config.jax_default_matmul_precision:  # type: ignore[attr-defined]
+        found["matmul_precision"] = str(precision)
+    return found
 
 
 def make_record(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from narkit.errors import UnknownNameError
 from narkit.kernels.fused import nvrtc
 from narkit.kernels.stacks import Row
 
+ENVIRONMENT = "NARKIT_KERNELS"
 THREADS = 128  # of a block, where a kernel does not say otherwise
 OLDEST_GPU = 80  # compute capability times ten: bfloat16 on the matrix units
 
@@ -44,8 +46,23 @@ _forced: Mode | None = None
 
 
 def mode() -> Mode:
-    """How these parts run: as kernels on a GPU that can, else by the plain formulas."""
-    return _forced if _forced is not None else _best_mode()
+    """How these parts run: as kernels on a GPU that can, else by the plain formulas.
+
+    The environment can say otherwise, NARKIT_KERNELS=plain, to compare runs.
+    """
+    return _forced if _forced is not None else _asked_mode() or _best_mode()
+
+
+def _asked_mode() -> Mode | None:
+    asked = os.environ.get(ENVIRONMENT)
+    return _mode_of(asked) if asked else None
+
+
+def _mode_of(name: str) -> Mode:
+    try:
+        return Mode(name)
+    except ValueError:
+        raise UnknownNameError("mode", name, [mode.value for mode in Mode]) from None
 
 
 @contextlib.contextmanager
@@ -53,10 +70,7 @@ def use(forced: Mode | str | None) -> Iterator[None]:
     """Decides for a while how these parts run, for tests and comparisons. Programs traced before stay as they are."""
     global _forced
     before = _forced
-    try:
-        _forced = None if forced is None else Mode(forced)
-    except ValueError:
-        raise UnknownNameError("mode", forced, [mode.value for mode in Mode]) from None
+    _forced = None if forced is None else _mode_of(forced)
     try:
         yield
     finally:
