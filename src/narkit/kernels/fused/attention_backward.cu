@@ -1,6 +1,6 @@
 // Backward of the attention: the gradient of the triplets' vectors t_ijk, summed over each of their nodes.
 //
-// Compiled for N nodes, P scalars per edge and SAMPLES samples. blockIdx.z is the seed, blockIdx.y the pass:
+// Compiled for N nodes with TERMS terms each, P scalars per edge and SAMPLES samples. blockIdx.z is the seed, blockIdx.y the pass:
 //   pass 0: a = i, b = j, c = k    pass 1: a = k, b = i, c = j    pass 2: a = j, b = k, c = i
 // and sums are over c. A block has four nodes a, its warps take turns with fours of nodes b.
 //
@@ -15,7 +15,6 @@
 #else
 #define RECORD (N + 1 + P)
 #endif
-#define TERMS (7 * H)
 #include "half.cuh"
 #include "triplets.cuh"
 
@@ -87,6 +86,7 @@ __device__ __forceinline__ void stage_logits(
     const float* scalars, const float* record, const float* d_mixed, int first_a, int first_b, int first_c,
     BackwardMemory& shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  float mixed[P][4];  // in pass 1: by b, for a = lane % 4
 #pragma unroll
   for (int round = 0; round < 8; ++round) {
     // Neighbours in a warp read neighbouring numbers: those with the next k (in pass 1 only four of them), then j.
@@ -106,16 +106,17 @@ __device__ __forceinline__ void stage_logits(
     for (int p = 0; p < P; ++p) {
       const float to_mixed = d_mix[p];
       d = fmaf(to_mixed, s[p], d);
-      if (PASS == 1) {
-        const float total = sum_over_groups<4>(alpha * to_mixed);
-        if (lane < 4) {
-          float& sum = shared.mixed[warp][a][b][p];
-          sum = total + (first_c || round % 2 ? sum : 0.0f);
-        }
-      }
+      if (PASS == 1) mixed[p][round / 2] = fmaf(alpha, to_mixed, round % 2 ? mixed[p][round / 2] : 0.0f);
     }
     shared.logits[warp][a][b][c] = alpha * d;
   }
+  if (PASS == 1)
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const float total = sum_over_g(mixed[p]);
+      float& sum = shared.mixed[warp][lane % 4][value_of_lane()][p];
+      if (lane / 4 % 2 == 0) sum = total + (first_c ? sum : 0.0f);
+    }
   __syncwarp();
 }
 
@@ -225,22 +226,31 @@ __device__ __forceinline__ void marginal(
   const Lane at;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int first_a = blockIdx.x % BLOCKS * 4, first_tile = warp % SHARERS * TILES;
-  for (int i = threadIdx.x; i < DIRECTION_WORDS / 2; i += THREADS) {
-    const int lane = i % 32, tile = i / 32 % (H / 16), step = i / 32 / (H / 16) % SCALAR_STEPS;
-    const float* e = triplet + i / 32 / (H / 16) / SCALAR_STEPS * P * H + lane / 4 * 16 + 2 * tile;
-    const int p = 8 * step + 2 * (lane % 4);
-    const float2 none = make_float2(0.0f, 0.0f);
-    const float2 first = p < P ? *(const float2*)(e + p * H) : none, second = p + 1 < P ? *(const float2*)(e + p * H + H) : none;
-    const u32 low = pack_half(first.x, second.x), high = pack_half(first.y, second.y);
-    shared.directions[i] = make_uint4(low, high, low, high);
+#pragma unroll
+  for (int step = 0; step < SCALAR_STEPS; ++step) {
+    const int p = 8 * step + 2 * at.q;
+    const float* e = triplet + p * H + 16 * at.g + 2 * warp;
+#pragma unroll
+    for (int kind = 0; kind < 3; ++kind)
+#pragma unroll
+      for (int tile = 0; tile < H / 16; tile += WARPS) {
+        const float* here = e + kind * P * H + 2 * tile;
+        const u32 low = pair_of_directions(here, p), high = pair_of_directions(here + 1, p);
+        shared.directions[((kind * SCALAR_STEPS + step) * (H / 16) + tile + warp) * 32 + lane] =
+            make_uint4(low, high, low, high);
+      }
   }
   for (int p = 0; p < P; ++p)
     shared.weighted[p][place_of(threadIdx.x)] = attention[threadIdx.x] * triplet[(R::AB * P + p) * H + threadIdx.x];
 #if STAGES_NODES
-  for (int row = 0; row < 4 + 2 * N; ++row) {
+#pragma unroll 3
+  for (int row = warp; row < 4 + 2 * N; row += WARPS) {
     const int node = row < 4 ? last(first_a + row) : row < 4 + N ? row - 4 : row - 4 - N;
     const int role = row < 4 ? R::A : row < 4 + N ? R::B : R::C;
-    shared.nodes[row][place_of(threadIdx.x)] = terms[node * TERMS + role * H + threadIdx.x];
+    const float4 x = features(terms + node * TERMS + role * H);
+    float* place = shared.nodes[row] + place_of(4 * lane);  // that of the next two features is 16 further
+    *(float2*)place = make_float2(x.x, x.y);
+    *(float2*)(place + 16) = make_float2(x.z, x.w);
   }
 #endif
   for (int i = 0; i < WARPS * (4 + P); ++i) shared.per_warp[i / (4 + P)][i % (4 + P)][threadIdx.x] = 0.0f;

@@ -28,19 +28,24 @@ __device__ __forceinline__ void stage(
       shared.weights[i / 32][i % 32][half] = g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
     }
   }
+  // Inner products with a, eight per warp at a time: of x_k, then of E2, then of E3.
   const float4 a = features(attention);
-  for (int i = warp; i < N + 16 * SCALAR_STEPS; i += WARPS) {
-    const int p = (i - N) % (8 * SCALAR_STEPS), kind = 1 + (i - N) / (8 * SCALAR_STEPS);
-    float partial[1] = {0.0f};
-    if (i < N)
-      partial[0] = dot(a, features(terms + i * TERMS + 2 * H), 0.0f);
-    else if (p < P)
-      partial[0] = dot(a, features(triplet + (kind * P + p) * H), 0.0f);
-    const float total = SLOPE * sum_over_lanes<1>(partial);
-    if (lane == 0) {
-      if (i < N) shared.on_node[i] = total;
-      else ((bf16*)shared.on_direction[kind - 1])[p] = (bf16)(pack_half(total, 0.0f) & 0xffffu);
+  const int count = N + 16 * SCALAR_STEPS;
+#pragma unroll 1
+  for (int first = warp; first < count; first += 8 * WARPS) {
+    float partial[8];
+#pragma unroll
+    for (int t = 0; t < 8; ++t) {
+      const int i = first + t * WARPS, p = (i - N) % (8 * SCALAR_STEPS), kind = 1 + (i - N) / (8 * SCALAR_STEPS);
+      partial[t] = 0.0f;
+      if (i < N) partial[t] = dot(a, features(terms + i * TERMS + 2 * H), 0.0f);
+      else if (i < count && p < P) partial[t] = dot(a, features(triplet + (kind * P + p) * H), 0.0f);
     }
+    const float total = SLOPE * sum_over_lanes<8>(partial);
+    const int i = first + lane * WARPS;
+    if (lane >= 8 || i >= count) continue;
+    if (i < N) shared.on_node[i] = total;
+    else ((bf16*)shared.on_direction)[i - N] = (bf16)(pack_half(total, 0.0f) & 0xffffu);
   }
 }
 

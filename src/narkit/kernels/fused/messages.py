@@ -161,7 +161,7 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
     if n > 16:  # sums over several chunks
         words += WARPS * (H // 16) * 8 * 32
     rows = ((*ROWS_READ, (4, "TIMED_record")), ((2, "TIMED_small"),))
-    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope)}
+    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
     kernel = Kernel(
         "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * blocks, 3), 4 * words, *rows
     )

@@ -31,15 +31,29 @@ struct Lane {
   __device__ Lane() : g(threadIdx.x % 32 / 4), q(threadIdx.x % 4) {}
 };
 
+// Two directions (p and the next one) at one feature, rounded; zeros beyond the last.
+__device__ __forceinline__ u32 pair_of_directions(const float* e, int p) {
+  return pack_half(p < P ? e[0] : 0.0f, p + 1 < P ? e[H] : 0.0f);
+}
+
 // E1, E2, E3 as operands, for all threads of a block: per kind, step and eight features a word per lane. The order of
-// features is the caller's: `feature_of(tile, g)` is number g of the eight.
+// features is the caller's: `feature_of(tile, g)`, a sum of what tile
+// and g contribute, is number g of the eight.
 template <typename F>
 __device__ __forceinline__ void stage_directions(const float* triplet, u32* directions, F feature_of) {
-  for (int i = threadIdx.x; i < DIRECTION_WORDS; i += THREADS) {
-    const int lane = i % 32, step = i / 32 / (H / 8) % SCALAR_STEPS;
-    const float* e = triplet + i / 32 / (H / 8) / SCALAR_STEPS * P * H + feature_of(i / 32 % (H / 8), lane / 4);
-    const int p = 8 * step + 2 * (lane % 4);
-    directions[i] = pack_half(p < P ? e[p * H] : 0.0f, p + 1 < P ? e[(p + 1) * H] : 0.0f);
+  const Lane at;
+  const int warp = threadIdx.x / 32;
+#pragma unroll
+  for (int step = 0; step < SCALAR_STEPS; ++step) {
+    const int p = 8 * step + 2 * at.q;
+    const float* e = triplet + p * H + feature_of(warp, at.g);
+    u32* words = directions + (step * (H / 8) + warp) * 32 + threadIdx.x % 32;
+#pragma unroll
+    for (int kind = 0; kind < 3; ++kind)
+#pragma unroll
+      for (int tile = 0; tile < H / 8; tile += WARPS)
+        words[(kind * SCALAR_STEPS * (H / 8) + tile) * 32] =
+            pair_of_directions(e + kind * P * H + feature_of(tile, 0), p);
   }
 }
 
