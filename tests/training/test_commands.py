@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from rich.console import Console
@@ -18,7 +19,7 @@ from narkit.cli import app
 from narkit.commands import demo
 from narkit.commands.tensorboard import TensorBoard
 from narkit.commands.training_display import LiveDisplay
-from narkit.data.splits import benchmark_set
+from narkit.data.splits import SPLITS, benchmark_set
 from narkit.training.config import Validation
 from narkit.training.trainer import Trainer
 
@@ -63,6 +64,24 @@ def test_train_eval_and_resume(tiny: Tiny, tmp_path: Path) -> None:
     wrong = command("eval", run, "--rule", "lst")
     assert wrong.exit_code == 2
     assert "did you mean 'last'" in wrong.output
+
+
+def test_eval_of_saved_weights(tmp_path: Path) -> None:
+    file, scores = tmp_path / "bfs.safetensors", tmp_path / "scores.json"
+    reasoner = narkit.Reasoner("bfs", "mpnn", 8, key=jax.random.key(3))
+    narkit.save(reasoner, file)
+    result = command("eval", str(file), "--size", "6", "--samples", "3", "--json", str(scores))
+    assert result.exit_code == 0, result.output
+    assert "one network" in " ".join(result.output.split())
+    (written,) = json.loads(scores.read_text())
+    batch = benchmark_set("bfs", 6, 3, SPLITS["test"].seed)
+    right = np.asarray(narkit.predict(reasoner, batch).outputs["pi"]) == batch.outputs["pi"]
+    assert written["seeds"][0]["outputs"]["pi"] == pytest.approx(right.mean())
+    wrong = command("eval", str(file), "--rule", "last")
+    assert wrong.exit_code == 2
+    assert "holds one network" in " ".join(wrong.output.replace("│", " ").split())
+    file.write_bytes(b"something else")
+    assert command("eval", str(file)).exit_code == 2
 
 
 def test_interrupted_training_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

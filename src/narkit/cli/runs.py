@@ -72,10 +72,11 @@ def train(
         "narkit eval runs/bfs-team",
         "narkit eval runs/bfs-team --size 128 --rule id",
         "narkit eval runs/bfs-team --no-hints --json scores.json",
+        "narkit eval results/paper/team/bfs.safetensors",
     ),
 )
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or a file of weights.")],
     size: Annotated[
         int | None, typer.Option(help="Nominal size of the instances.", show_default="64, the official test split")
     ] = None,
@@ -86,7 +87,7 @@ def evaluate(
     hints: Annotated[bool, typer.Option(help="Score hints, too.")] = True,
     json: Annotated[Path | None, typer.Option(help="Write the scores here, too.")] = None,
 ) -> None:
-    """Score a run on the official test split or at any size: micro-F1 per output and per hint."""
+    """Score a run, or saved weights, on the official test split or at any size: micro-F1 per output and per hint."""
     from rich.console import Console
 
     from narkit.commands import evaluate as command
@@ -94,7 +95,7 @@ def evaluate(
 
     console = Console()
     with clear_ends(console, run):  # damaged checkpoints, wrong names
-        evaluations = command.evaluate_run(run, size, rule, samples, hints)
+        evaluations = command.evaluate(run, size, rule, samples, hints)
     for evaluation in evaluations:
         command.print_evaluation(console, evaluation)
     if json is not None:

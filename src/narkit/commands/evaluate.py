@@ -1,4 +1,4 @@
-"""`narkit eval`: scores of a trained run on the official test split, or at any size."""
+"""`narkit eval`: scores of a trained run, or of saved weights, on the official test split or at any size."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from rich.console import Console
 from rich.table import Table
 
@@ -16,25 +17,26 @@ from narkit.data.splits import SPLITS, benchmark_set
 from narkit.errors import UnknownNameError
 from narkit.experiments.paper import paper_score
 from narkit.experiments.records import selected_parameters
+from narkit.models.serialization import load
 from narkit.spec import ALGORITHMS, Kind
 from narkit.training import selection
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import EvaluationSet, Scores
-from narkit.training.programs import Programs
-from narkit.training.run_directory import RunDirectory, plain_numbers, write_whole
+from narkit.training.programs import Parameters, Programs
+from narkit.training.run_directory import RunDirectory, RunDirectoryError, plain_numbers, write_whole
 
 TEST = SPLITS["test"]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of every seed of a run on one set."""
+    """The scores of every seed of a run, or of one network from a file, on one set."""
 
     config: TrainConfig
     algorithm: str
     size: int
     num_samples: int
-    rule: str
+    rule: str | None  # none for a file
     seeds: list[Scores]
 
     def to_json(self) -> dict[str, Any]:
@@ -59,16 +61,20 @@ def default_rule(config: TrainConfig) -> str:
     return "ood" if "ood" in names else names[0]
 
 
-def evaluate_run(
-    run: Path, size: int | None, rule: str | None, num_samples: int | None, hints: bool
-) -> list[Evaluation]:
-    """Scores what a rule chose, on every algorithm of the run."""
-    directory = RunDirectory(run)
-    config = directory.config()
-    rule = rule or default_rule(config)
-    if rule not in selection.rules(config):
-        raise UnknownNameError("selection rule", rule, selection.rules(config))
-    programs, parameters = Programs(config), jnp.asarray(selected_parameters(directory)[rule])
+def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | None, hints: bool) -> list[Evaluation]:
+    """Scores what a rule chose of a run, or the network of a file, on every algorithm that it was trained on."""
+    if path.is_file():
+        if rule is not None:
+            raise RunDirectoryError(f"expected no --rule with {path}: it holds one network; rules choose among a run's")
+        config, parameters = _of_file(path)
+    else:
+        directory = RunDirectory(path)
+        config = directory.config()
+        rule = rule or default_rule(config)
+        if rule not in selection.rules(config):
+            raise UnknownNameError("selection rule", rule, selection.rules(config))
+        parameters = jnp.asarray(selected_parameters(directory)[rule])
+    programs = Programs(config)
     size = size or TEST.size
     results = []
     for name in config.algorithms:
@@ -77,6 +83,20 @@ def evaluate_run(
         evaluation = EvaluationSet.of(batch, part_size(batch.num_nodes), with_hints=hints)
         results.append(Evaluation(config, name, size, count, rule, evaluation.scores(programs, parameters)))
     return results
+
+
+def _of_file(path: Path) -> tuple[TrainConfig, Parameters]:
+    """The network that `narkit.save` or a sweep has written, as a run of one seed."""
+    reasoner = load(path)
+    config = TrainConfig(
+        reasoner.algorithms,
+        reasoner.processor_name,
+        processor_options=json.loads(reasoner.processor_options),
+        hidden_size=reasoner.hidden_size,
+        hints=reasoner.hints.value,
+        seeds=(0,),
+    )
+    return config, ravel_pytree(reasoner)[0][None]
 
 
 def part_size(num_nodes: int) -> int:
@@ -90,9 +110,9 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
         evaluation.num_samples == TEST.num_samples * ALGORITHMS[evaluation.algorithm].multiplier
     )
     where = "official test split" if official else f"{evaluation.num_samples} samples of size {evaluation.size}"
+    which = f"rule {evaluation.rule}, {len(config.seeds)} seeds" if evaluation.rule else "one network"
     table = Table(
-        title=f"{evaluation.algorithm}, {config.processor}: {where}, rule {evaluation.rule}, "
-        f"{len(config.seeds)} seeds, micro-F1 in %",
+        title=f"{evaluation.algorithm}, {config.processor}: {where}, {which}, micro-F1 in %",
         title_justify="left",
     )
     for column in ("probe", "mean ± std", "seeds"):

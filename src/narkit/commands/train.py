@@ -17,6 +17,7 @@ from narkit.errors import InstanceError, UnknownNameError
 from narkit.experiments.paper import paper_score
 from narkit.experiments.presets import preset
 from narkit.experiments.records import RunRecord
+from narkit.models.serialization import ModelFileError
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.config import TrainConfig, check_options
 from narkit.training.interruption import Interrupted
@@ -68,7 +69,7 @@ def clear_ends(console: Console, folder: Path) -> Iterator[None]:
     except CheckpointError as error:
         console.print(f"Error: {error}", soft_wrap=True, highlight=False, style="red")
         raise typer.Exit(1) from None
-    except (RunDirectoryError, UnknownNameError, InstanceError, OSError) as error:
+    except (RunDirectoryError, ModelFileError, UnknownNameError, InstanceError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
 
 
