@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import JaxprEqn, Literal, Var
+from jax.extend.core import JaxprEqn, Var
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
 from narkit.kernels.fused import launch
 from narkit.kernels.fused.blank import Stack
 from narkit.kernels.stacks import Row, write_row
+from narkit.kernels.traced_program import TracedProgram, aval_of, linear_chain, named_values, shape_of, trace, value_of
 
 LARGEST_FACTOR = 2**19
 """Factors with more elements than this (per seed) are multiplied inside the loop: stacking them would cost more. Values
@@ -38,9 +39,6 @@ TILES_PER_PRODUCT = 32
 """Tiles of 128 x 128, times parts of the sum, that a product over time is cut into (per seed): see `_parts`."""
 
 SHORTEST_PART = 256  # rows
-
-# Linear maps of a single argument: applied to a sum they give the sum of what they give.
-_LINEAR = {"transpose", "reshape", "squeeze", "convert_element_type", "reduce_sum", "broadcast_in_dim", "neg", "slice"}
 
 _PARTS = {"reshape", "squeeze", "slice"}  # maps that only take a part
 
@@ -86,13 +84,13 @@ class ReversibleStep:
         d_y: PyTree,
         d_z: PyTree,
     ):
-        program = _trace(pull_back, params, data, t, carry, carry, d_y, d_z)
+        program = trace(pull_back, params, data, t, carry, carry, d_y, d_z)
         self._params, self._carry, self._y, self._z = map(jax.tree.structure, (params, carry, d_y, d_z))
         self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
         num_carry = self._carry.num_leaves
         sizes = (num_carry, self._y.num_leaves, self._z.num_leaves, num_carry)
         next_carry, self._y_vars, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
-        named = _named(program, SAVED)
+        named = named_values(program, SAVED)
         self._written_y = _made_by_kernels(program, self._y_vars)
         self._deferred = _find_deferred(program, gradients)
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
@@ -156,24 +154,24 @@ class ReversibleStep:
         )
 
     def empty_sums(self) -> list[Array]:
-        return [jnp.zeros(_shape(var), _aval(var).dtype) for var in self._summed]
+        return [jnp.zeros(shape_of(var), aval_of(var).dtype) for var in self._summed]
 
     @property
     def ys(self) -> list[Stack]:
         """The stacks of y that are no part of what is kept."""
-        return [Stack(_shape(var), _aval(var).dtype) for var in self._y_stacked]
+        return [Stack(shape_of(var), aval_of(var).dtype) for var in self._y_stacked]
 
     @property
     def kept(self) -> list[Stack]:
         """What the way forth writes for the way back."""
         factors = {factor.var for deferred in self._deferred if deferred is not None for factor in deferred.factors}
         read = factors | {factor.var for factor in self._derived.values()}  # in all rows
-        return [Stack(_shape(var), _aval(var).dtype, zero_beyond=var in read) for var in self._kept]
+        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._kept]
 
     @property
     def stacked(self) -> list[Stack]:
         """What the way back writes for later."""
-        return [Stack(_shape(var), _aval(var).dtype) for var in self._stacked]
+        return [Stack(shape_of(var), aval_of(var).dtype) for var in self._stacked]
 
     def finish(self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array]) -> PyTree:
         """The gradients of the parameters, from what the loops summed, stacked and kept (zero beyond the last step)."""
@@ -191,10 +189,6 @@ def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
     return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
 
 
-def value_of(value: Any) -> Any:
-    return value.value if isinstance(value, Row) else value
-
-
 def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[Array]:
     """The stacks with a further row each, which a kernel has written already or which is written now.
 
@@ -204,15 +198,6 @@ def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[A
         row.stack if isinstance(row, Row) and row.is_new else write_row(stack, value_of(row), t)
         for stack, row in zip(stacks, rows, strict=True)
     ]
-
-
-def _aval(var: Any) -> Any:
-    """The shape and type of a variable, which is always an array here."""
-    return var.aval
-
-
-def _shape(var: Any) -> tuple[int, ...]:
-    return tuple(_aval(var).shape)
 
 
 def _evaluate(deferred: _Deferred, stack_of: dict[Var, Array]) -> Array:
@@ -260,137 +245,29 @@ def _parts(rows: int, *widths: int) -> int:
     return max((parts for parts in range(1, most + 1) if rows % (8 * parts) == 0), default=1)
 
 
-@dataclass(frozen=True)
-class _Program:
-    """A traced function as a list of operations."""
-
-    operations: list[JaxprEqn]
-    inputs: list[Var]
-    outputs: list[Any]
-    constants: dict[Var, Any]
-
-    @property
-    def variables(self) -> set[Var]:
-        """Everything that the operations read or the program gives out."""
-        read = [var for eqn in self.operations for var in eqn.invars] + self.outputs
-        return {var for var in read if isinstance(var, Var)}
-
-    def for_outputs(self, outputs: Sequence[Any], given: Iterable[Var] = ()) -> _Program:
-        """The program for other outputs, without what they do not depend on if the values `given` are known."""
-        given = set(given)
-        needed = {var for var in outputs if isinstance(var, Var)}
-        kept = []
-        for eqn in reversed(self.operations):
-            if not (needed - given).isdisjoint(eqn.outvars):
-                kept.append(eqn)
-                needed |= {var for var in eqn.invars if isinstance(var, Var)}
-        return _Program(kept[::-1], self.inputs, list(outputs), self.constants)
-
-    def run(
-        self,
-        arguments: Sequence[Any],
-        t: Array,
-        known: Mapping[Var, Any] | None = None,
-        stacks: Mapping[Var, Array] | None = None,
-    ) -> list[Any]:
-        """Runs the program at step t.
-
-        `known` values take the place of arguments, and of operations that are no longer there. Values with one of the
-        `stacks` are written there, by the kernels that make them if they can.
-        """
-        values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
-        named = {eqn.outvars[0]: eqn.invars[0] for eqn in self.operations if eqn.primitive.name == "name"}
-        written = {named.get(var, var): stack for var, stack in (stacks or {}).items()}
-        return _interpret(self.operations, self.outputs, values, written, t)
-
-
-def _named(program: _Program, name: str) -> list[Var]:
-    """The values that bear a name."""
-    return [eqn.outvars[0] for eqn in program.operations if eqn.primitive.name == "name" and eqn.params["name"] == name]
-
-
-def _made_by_kernels(program: _Program, variables: Sequence[Any]) -> set[Var]:
+def _made_by_kernels(program: TracedProgram, variables: Sequence[Any]) -> set[Var]:
     """Those of the variables that come out of a kernel, once, and under no name."""
     made = {var for eqn in program.operations if eqn.primitive is launch.primitive for var in eqn.outvars}
     named = {eqn.invars[0] for eqn in program.operations if eqn.primitive.name == "name"}
     return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
 
 
-def _find_derived(program: _Program, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, _Factor]:
+def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, _Factor]:
     """Those of the variables that are parts of what is kept, and how they are made of it."""
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     found = {}
     for var in variables:
-        start, maps = _linear_chain(producer, var, _PARTS)
+        start, maps = linear_chain(producer, var, _PARTS)
         if start in kept:
             found[var] = _Factor(start, maps)
     return found
 
 
-def _trace(function: Callable, *arguments: PyTree) -> _Program:
-    """Traces a function, with the bodies of nested `jax.jit` calls in their place so that all products are visible."""
-    nested = jax.make_jaxpr(function)(*arguments)
-
-    def flat(*leaves):
-        values = dict(zip([*nested.jaxpr.constvars, *nested.jaxpr.invars], [*nested.consts, *leaves], strict=True))
-        return _interpret(nested.jaxpr.eqns, nested.jaxpr.outvars, values)
-
-    closed = jax.make_jaxpr(flat)(*jax.tree.leaves(arguments))
-    jaxpr = closed.jaxpr
-    return _Program(jaxpr.eqns, jaxpr.invars, jaxpr.outvars, dict(zip(jaxpr.constvars, closed.consts, strict=True)))
-
-
-def _interpret(
-    operations: Iterable[JaxprEqn],
-    outputs: Iterable[Any],
-    values: dict[Var, Any],
-    written: Mapping[Any, Array] | None = None,
-    t: Array | None = None,
-) -> list[Any]:
-    """Runs operations. Values may be rows of stacks; those with a stack in `written` are written to row t of it."""
-
-    def read(var: Any) -> Any:
-        return var.val if isinstance(var, Literal) else values[var]
-
-    for eqn in operations:
-        arguments = [read(var) for var in eqn.invars]
-        if eqn.primitive is launch.primitive:
-            stacks = {i: written[var] for i, var in enumerate(eqn.outvars) if var in written} if written else {}
-            values.update(zip(eqn.outvars, launch.run_on_rows(arguments, stacks, t, **eqn.params), strict=True))
-            continue
-        if eqn.primitive.name == "name":
-            value, stack = arguments[0], written.get(eqn.invars[0]) if written else None
-            if stack is not None and not (isinstance(value, Row) and value.is_new):
-                # Written before it is read, so that kernels read it there and it need not be anywhere else.
-                assert t is not None
-                value = Row(write_row(stack, value_of(value), t), t, is_new=True, known=value_of(value))
-            if isinstance(value, Row):
-                values[eqn.outvars[0]] = value
-                continue
-        arguments = [value_of(argument) for argument in arguments]
-        if eqn.primitive.name in ("jit", "pjit"):
-            body = eqn.params["jaxpr"]
-            inner = dict(zip([*body.jaxpr.constvars, *body.jaxpr.invars], [*body.consts, *arguments], strict=True))
-            results = _interpret(body.jaxpr.eqns, body.jaxpr.outvars, inner)
-        elif eqn.primitive.name == "reshape" and _shape(eqn.invars[0]) == _shape(eqn.outvars[0]):
-            results = arguments  # JAX 0.11 has such, each of which would be another value to stack
-        elif eqn.primitive.name == "split":  # as slices, which are linear maps with a single result
-            sizes, axis = eqn.params["sizes"], eqn.params["axis"]
-            ends = list(itertools.accumulate(sizes))
-            cut = zip(sizes, ends, strict=True)
-            results = [lax.slice_in_dim(arguments[0], end - size, end, axis=axis) for size, end in cut]
-        else:
-            results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
-            results = results if eqn.primitive.multiple_results else [results]
-        values.update(zip(eqn.outvars, results, strict=True))
-    return [read(var) for var in outputs]
-
-
-def _find_deferred(program: _Program, gradients: Sequence[Any]) -> list[_Deferred | None]:
+def _find_deferred(program: TracedProgram, gradients: Sequence[Any]) -> list[_Deferred | None]:
     """For each gradient, how to finish it after the loop; None where it must be summed inside."""
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
-    chains = [_linear_chain(producer, var) for var in gradients]
-    named = set(_named(program, STACKED))
+    chains = [linear_chain(producer, var) for var in gradients]
+    named = set(named_values(program, STACKED))
     found: list[_Deferred | None] = [None] * len(gradients)
     for i, (start, maps) in enumerate(chains):
         product = producer.get(start)
@@ -409,21 +286,10 @@ def _find_deferred(program: _Program, gradients: Sequence[Any]) -> list[_Deferre
 
 def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var]) -> _Factor | None:
     """A factor of a product, if it can be stacked: as a part of a value that is to be stacked anyway, or if small."""
-    start, maps = _linear_chain(producer, var)
+    start, maps = linear_chain(producer, var)
     if start in named:
         return _Factor(start, maps)
-    if not isinstance(var, Var) or _aval(var).size > LARGEST_FACTOR:
+    if not isinstance(var, Var) or aval_of(var).size > LARGEST_FACTOR:
         return None
     # Where maps only change the shape, the value before them, which a bias may be the sum of.
-    return _Factor(start, maps) if start is not None and _aval(start).size == _aval(var).size else _Factor(var)
-
-
-def _linear_chain(
-    producer: dict[Var, JaxprEqn], var: Any, names: Container[str] = _LINEAR
-) -> tuple[Any, tuple[JaxprEqn, ...]]:
-    """Follows a variable back through linear maps: where they start, and the maps in order."""
-    maps: list[JaxprEqn] = []
-    while isinstance(var, Var) and (eqn := producer.get(var)) is not None and eqn.primitive.name in names:
-        maps.append(eqn)
-        var = eqn.invars[0]
-    return (var if isinstance(var, Var) else None), tuple(reversed(maps))
+    return _Factor(start, maps) if start is not None and aval_of(start).size == aval_of(var).size else _Factor(var)
