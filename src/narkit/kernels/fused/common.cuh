@@ -122,14 +122,14 @@ __device__ __forceinline__ float sum_over_lanes(float (&values)[COUNT]) {
 
 // How the warps of a block share the product of ROWS_ rows with a weight: M_WARPS times N_WARPS of them, each with MT
 // row tiles of 16 and NT column tiles of 8. The more rows a warp has, the more often it uses a weight that it has read.
-template <int ROWS_, int WARPS_>
+template <int ROWS_, int WARPS_, int AHEAD_ = 0>
 struct Tiling {
   static constexpr int M_WARPS = WARPS_ > 4 && ROWS_ > 16 ? 2 : 1;
   static constexpr int N_WARPS = WARPS_ / M_WARPS;
   static constexpr int MT = ROWS_ / 16 / M_WARPS, NT = H / 8 / N_WARPS;
   static constexpr int NUM_THREADS = 32 * WARPS_;
-  // Steps of 16 inputs for which weights are read in advance: the fewer sums a lane has, the more.
-  static constexpr int AHEAD = MT * NT <= 2 ? H / 16 : MT * NT <= 4 ? 2 : 1;
+  // Steps of 16 inputs for which weights are read in advance: as a kernel says, else the fewer sums a lane has, the more.
+  static constexpr int AHEAD = AHEAD_ ? AHEAD_ : MT * NT <= 2 ? H / 16 : MT * NT <= 4 ? 2 : 1;
   typedef float Sums[MT][NT][4];
 
   static __device__ __forceinline__ int m_warp() { return threadIdx.x / 32 / N_WARPS; }

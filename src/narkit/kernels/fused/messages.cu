@@ -177,7 +177,7 @@ __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
     float* record) {
-  typedef Tiling<ROWS, WARPS> T;
+  typedef Tiling<ROWS, WARPS, 4> T;
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
 #if ATTENTION
