@@ -56,7 +56,12 @@ def _loop(step, params, data, carry, num_steps, capacity, last):
         return carry, _write(ys, t, y), jax.tree.map(lambda new, old: choose(last == t, new, old), z, zs)
 
     start = (carry, _blank(ys, capacity), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zs))
-    return lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
+    return lax.fori_loop(_ZERO, _within(num_steps, capacity), body, start)
+
+
+def _within(num_steps: Array, capacity: int) -> Array:
+    """As many steps as there are rows, at most: kernels that write rows do not look where a stack ends."""
+    return jnp.minimum(num_steps, capacity).astype(jnp.int32)
 
 
 def choose(condition: Bool[Array, " batch"], yes: Array, no: Array | float) -> Array:
@@ -80,7 +85,7 @@ def _forward(step, params, data, carry, num_steps, capacity, last):
         t = t.astype(jnp.int32)  # as traced
         return reversible.forth(params, data, t, carry, ys, kept)
 
-    num_steps = num_steps.astype(jnp.int32)
+    num_steps = _within(num_steps, capacity)
     of_ys = reversible.ys
     blank = blank_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
     start = (carry, blank[: len(of_ys)], blank[len(of_ys) :])

@@ -39,7 +39,7 @@
 
 // Features go to the matrix units sixteen at a time in such an order that a lane has two neighbours of each tile:
 // 16 g + 2 tile and the next. In shared memory, vectors are kept in that order, too: tile by tile, all lanes g.
-#define STAGES_NODES (N <= 32)  // whether the vectors of nodes are there
+// STAGES_NODES says whether the vectors of nodes are there.
 #define NODE_STRIDE 136
 __device__ __forceinline__ int place_of(int feature) { return feature % 16 / 2 * 16 + feature / 16 * 2 + feature % 2; }
 
@@ -86,6 +86,7 @@ __device__ __forceinline__ void stage_logits(
     const float* scalars, const float* record, const float* d_mixed, int first_a, int first_b, int first_c,
     BackwardMemory& shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  __syncwarp();  // all have read what was there
   float mixed[P][4];  // in pass 1: by b, for a = lane % 4
 #pragma unroll
   for (int round = 0; round < 8; ++round) {

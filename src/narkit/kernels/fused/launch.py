@@ -156,7 +156,9 @@ def run_on_rows(
     assert rows is None and seeds == 1
     may_read, may_write = dict(kernel.rows_read), dict(kernel.rows_written)
     read = tuple(i for i, operand in enumerate(operands) if isinstance(operand, Row) and i in may_read)
-    written = tuple(i for i in stacks if i in may_write)
+    # A macro moves all outputs that bear it, so these are written in place together or not at all.
+    whole = {name for name in may_write.values() if all(i in stacks for i, macro in may_write.items() if macro == name)}
+    written = tuple(i for i in stacks if may_write.get(i) in whole)
     values = [
         operand.stack if i in read else operand.value if isinstance(operand, Row) else operand
         for i, operand in enumerate(operands)

@@ -177,7 +177,7 @@ __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
     float* record) {
-  typedef Tiling<ROWS, WARPS, 4> T;
+  typedef Tiling<ROWS, WARPS, N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
 #if ATTENTION
@@ -368,7 +368,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   const Sample at(num_tiles);
   const int tile = blockIdx.x % num_tiles, now = NOW;
   const int first_j = tile / SENDER_BLOCKS * RECEIVERS, first_i = tile % SENDER_BLOCKS * SENDERS;
-  const int number = (row_of(at.seed, TIMED_operands, now) * SAMPLES + at.sample) * num_tiles + tile;  // of the tile
+  const long long number = at.at(TIMED_operands, now) * num_tiles + tile;  // of the tile
   best += at.at(TIMED_best, now) * N * H;
   record += at.at(TIMED_record, now) * N * N * RECORD;
   d_message += at.index * N * H;

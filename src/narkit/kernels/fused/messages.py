@@ -32,6 +32,7 @@ from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
 TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
+MOST_SHARED_BYTES = 99 * 1024  # of a block, on the GPUs that have least
 
 ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
 """Operands that may be rows of stacks over time, for all kernels."""
@@ -156,12 +157,14 @@ def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
     blocks = -(-n // 4)
     words = 2 * _direction_words(num_scalars) + num_scalars * H
     words += WARPS * ((4 + num_scalars) * H + 256 + 2 * 16 * num_scalars)
-    if n <= 32:  # the vectors of nodes
-        words += (4 + 2 * n) * 136
     if n > 16:  # sums over several chunks
         words += WARPS * (H // 16) * 8 * 32
+    for_nodes = (4 + 2 * n) * 136
+    stages_nodes = n <= 32 and 4 * (words + for_nodes) <= MOST_SHARED_BYTES
+    words += for_nodes * stages_nodes
     rows = ((*ROWS_READ, (4, "TIMED_record")), ((2, "TIMED_small"),))
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
+    macros["STAGES_NODES"] = int(stages_nodes)
     kernel = Kernel(
         "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * blocks, 3), 4 * words, *rows
     )

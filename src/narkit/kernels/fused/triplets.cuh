@@ -7,14 +7,16 @@
 // Lane l of a warp is the place (g, q) = (l / 4, l % 4) of what the matrix units read and write.
 
 #define SCALAR_STEPS ((P + 7) / 8)  // of eight scalars
+static_assert(TERMS % 4 == 0, "vectors are read four numbers at a time");
 #define DIRECTION_WORDS (3 * SCALAR_STEPS * (H / 8) * 32)
 
 struct Sample {
-  int seed, sample, index;  // index: over all seeds
+  int seed, sample;
+  long long index;  // over all seeds
   __device__ Sample(int blocks) {
     seed = blockIdx.z;
     sample = blockIdx.x / blocks;
-    index = seed * SAMPLES + sample;
+    index = (long long)seed * SAMPLES + sample;
   }
   // The index in an array that may be a stack over time.
   __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
