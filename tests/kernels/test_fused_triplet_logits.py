@@ -12,7 +12,7 @@ from .emulation import COMPILER, emulated
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
 
 
-@pytest.mark.parametrize("num_nodes", [2, 7, 9])
+@pytest.mark.parametrize("num_nodes", [*(pytest.param(n, marks=pytest.mark.slow) for n in (2, 7)), 9])
 def test_layer_equals_plain_layer(num_nodes: int) -> None:
     """Two graphs through the layer, and a gradient."""
     layer = TripletEdgeAttention(128, key=jax.random.key(0))
