@@ -58,10 +58,10 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
     assert_equal(logits_and_softmax, plain_logits_and_softmax, arguments, cotangent, device, OF_GRADIENTS)
 
 
-def assert_equal(ours: Any, plain: Any, arguments: Any, cotangent: Any, device: Any, of_gradients: float) -> None:
+def with_gradients(ours: Any, plain: Any, arguments: Any, cotangent: Any, device: Any) -> tuple[Any, Any]:
     """Results and gradients of two functions over seeds, of which the second runs on a device."""
 
-    def with_gradients(function):
+    def both(function):
         def run(arguments, cotangent):
             results, pull_back = jax.vjp(function, *arguments)
             return results, pull_back(cotangent)
@@ -69,8 +69,12 @@ def assert_equal(ours: Any, plain: Any, arguments: Any, cotangent: Any, device: 
         return jax.jit(jax.vmap(run))
 
     with jax.default_matmul_precision("highest"):
-        have = with_gradients(ours)(arguments, cotangent)
-        expected = with_gradients(plain)(*jax.device_put((arguments, cotangent), device))
+        found = both(ours)(arguments, cotangent)
+        return found, both(plain)(*jax.device_put((arguments, cotangent), device))
+
+
+def assert_equal(ours: Any, plain: Any, arguments: Any, cotangent: Any, device: Any, of_gradients: float) -> None:
+    have, expected = with_gradients(ours, plain, arguments, cotangent, device)
     for result, want in zip(jax.tree.leaves(have[0]), jax.tree.leaves(expected[0]), strict=True):
         assert difference(result, want) < TOLERANCE
     for gradient, want in zip(jax.tree.leaves(have[1]), jax.tree.leaves(expected[1]), strict=True):

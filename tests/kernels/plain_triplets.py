@@ -22,7 +22,7 @@ from narkit.kernels.fused.latent_pointer import (
 from narkit.kernels.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
-from .plain_pointers import FIRST, SECOND, WIDTH
+from .plain_pointers import FIRST, SECOND, WIDTH, with_gradients
 from .plain_step import TOLERANCE, difference, outer, product, rounded, rounded_on_the_way_back
 
 OF_MAXIMA = 1e-5  # float32 throughout
@@ -102,17 +102,7 @@ def _normal(seeds: int, seed: int) -> Callable[..., Array]:
 
 def _assert_equal(ours, plain, arguments: tuple, cotangent: Any, tolerance: float, device: Any) -> None:
     """Values and gradients, by the kernels where JAX computes by default and plainly on a device."""
-
-    def with_gradients(function):
-        def run(arguments, cotangent):
-            value, pull_back = jax.vjp(function, *arguments)
-            return value, pull_back(cotangent)
-
-        return jax.jit(jax.vmap(run))
-
-    with jax.default_matmul_precision("highest"):
-        found = with_gradients(ours)(arguments, cotangent)
-        expected = with_gradients(plain)(*jax.device_put((arguments, cotangent), device))
+    found, expected = with_gradients(ours, plain, arguments, cotangent, device)
     paths = jax.tree_util.tree_leaves_with_path(expected)
     differences = {
         jax.tree_util.keystr(path): difference(have, want)

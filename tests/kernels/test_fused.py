@@ -16,10 +16,10 @@ import narkit
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
-from .emulation import COMPILER, emulated
+from .emulation import emulated, needs_compiler
 from .plain_step import assert_equal_to_plain
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+pytestmark = needs_compiler
 
 # Nodes and scalars per edge. Between them they have tiles of all shapes, full ones and others, and several tiles.
 WITH_ATTENTION = [(2, 1), (4, 5), (7, 3), (11, 6), (13, 2), (16, 4), (20, 1)]

@@ -3,10 +3,10 @@
 import jax
 import pytest
 
-from .emulation import COMPILER, emulated
+from .emulation import emulated, needs_compiler
 from .plain_pointers import assert_equal_to_plain
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+pytestmark = needs_compiler
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from narkit import TripletEdgeAttention
 from narkit.kernels.fused import launch
 
-from .emulation import COMPILER, emulated
+from .emulation import emulated, needs_compiler
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+pytestmark = needs_compiler
 
 
 @pytest.mark.parametrize("num_nodes", [*(pytest.param(n, marks=pytest.mark.slow) for n in (2, 7)), 9])

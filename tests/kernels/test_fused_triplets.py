@@ -13,11 +13,11 @@ import narkit
 from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.models.features import Scalars
 
-from .emulation import COMPILER, emulated
+from .emulation import emulated, needs_compiler
 from .plain_triplets import assert_logits_equal_to_plain, assert_maxima_equal_to_plain
 from .test_fused import loop_bodies, network_and_loss
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+pytestmark = needs_compiler
 
 # Nodes and scalars per edge: tiles of all shapes, full ones and others, and several tiles.
 CASES = [(2, 1), (7, 0), (13, 3), (20, 2)]

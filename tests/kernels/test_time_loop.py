@@ -12,7 +12,7 @@ from narkit.kernels import deferred_gradients, time_loop
 from narkit.kernels.deferred_gradients import ReversibleStep
 from narkit.kernels.fused.blank import Stack, blank_stacks
 
-from .emulation import COMPILER, emulated
+from .emulation import emulated, needs_compiler
 
 CAPACITY, BATCH, NODES, HIDDEN = 6, 3, 4, 5
 LAST = np.array([0, 5, 3])  # the steps of which samples give out what they have
@@ -77,7 +77,7 @@ def test_equals_scan(problem, largest_factor, monkeypatch):
         assert cast(Any, ours)._cache_size() == 1  # the number of steps is no part of the program
 
 
-@pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+@needs_compiler
 @pytest.mark.parametrize("seeds", [None, 2])
 def test_equals_scan_beside_kernels(problem, seeds, monkeypatch):
     """There stacks are not zero before they are written, and the products after the loop are cut into parts."""
@@ -96,7 +96,7 @@ def test_equals_scan_beside_kernels(problem, seeds, monkeypatch):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), have, want)
 
 
-@pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
+@needs_compiler
 @pytest.mark.parametrize("num_steps", [0, 2, CAPACITY])
 def test_new_stacks_are_zero_where_nothing_will_be_written(num_steps):
     sizes = [((3, 4), np.float32), ((5,), np.int32), ((7,), np.int8), ((0, 2), np.float32), ((64, 33), np.float32)]

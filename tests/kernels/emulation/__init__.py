@@ -15,10 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from narkit.kernels.fused import launch
 
 COMPILER = shutil.which("g++")
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
 
 
 @contextlib.contextmanager

@@ -86,7 +86,9 @@ inline uint32_t rounded(float value) {
 inline uint32_t pack(float low, float high) { return rounded(low) | (rounded(high) << 16); }
 inline float half_of(uint32_t packed, int which) { return __uint_as_float(which ? packed & 0xffff0000u : packed << 16); }
 
-inline void multiply_accumulate(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+// d = a b + c on the matrix units, where `number(word, which)` is one of the two numbers in a word.
+template <typename F>
+inline void multiply_add(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const float* c, F number) {
   const int lane = threadIdx.x % 32;
   uint32_t(*lanes)[6] = exchange();
   memcpy(lanes[lane], a, 16);
@@ -95,12 +97,18 @@ inline void multiply_accumulate(float c[4], const uint32_t a[4], uint32_t b0, ui
   wait_for(kAtWarp);
   for (int e = 0; e < 4; ++e) {
     const int row = lane / 4 + 8 * (e / 2), column = 2 * (lane % 4) + e % 2;
+    float sum = c[e];
     for (int k = 0; k < 16; ++k) {
       const uint32_t left = lanes[row % 8 * 4 + k % 8 / 2][row / 8 + 2 * (k / 8)];
       const uint32_t right = lanes[column * 4 + k % 8 / 2][4 + k / 8];
-      c[e] += half_of(left, k % 2) * half_of(right, k % 2);
+      sum += number(left, k % 2) * number(right, k % 2);
     }
+    d[e] = sum;
   }
+}
+
+inline void multiply_accumulate(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+  multiply_add(c, a, b0, b1, c, half_of);
 }
 
 // Half precision: rounded to even, as every operation on it is.
@@ -137,22 +145,7 @@ inline uint32_t greater_half(uint32_t a, uint32_t b) {
   return pack_half(x.x > y.x ? 1.0f : 0.0f, x.y > y.y ? 1.0f : 0.0f);
 }
 inline void multiply_add_half(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const float* c) {
-  const int lane = threadIdx.x % 32;
-  uint32_t(*lanes)[6] = exchange();
-  memcpy(lanes[lane], a, 16);
-  lanes[lane][4] = b0;
-  lanes[lane][5] = b1;
-  wait_for(kAtWarp);
-  for (int e = 0; e < 4; ++e) {
-    const int row = lane / 4 + 8 * (e / 2), column = 2 * (lane % 4) + e % 2;
-    float sum = c[e];
-    for (int k = 0; k < 16; ++k) {
-      const uint32_t left = lanes[row % 8 * 4 + k % 8 / 2][row / 8 + 2 * (k / 8)];
-      const uint32_t right = lanes[column * 4 + k % 8 / 2][4 + k / 8];
-      sum += from_half(left >> 16 * (k % 2) & 0xffffu) * from_half(right >> 16 * (k % 2) & 0xffffu);
-    }
-    d[e] = sum;
-  }
+  multiply_add(d, a, b0, b1, c, [](uint32_t word, int which) { return from_half(word >> 16 * which & 0xffffu); });
 }
 
 inline void hold(uint32_t&) {}

@@ -18,19 +18,6 @@
 #include "half.cuh"
 #include "triplets.cuh"
 
-#ifndef TIMED_terms
-#define TIMED_terms 0
-#endif
-#ifndef TIMED_scalars
-#define TIMED_scalars 0
-#endif
-#ifndef TIMED_record
-#define TIMED_record 0
-#endif
-#ifndef TIMED_small
-#define TIMED_small 0
-#endif
-
 #define BLOCKS ((N + 3) / 4)
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes c
 #define SMALL (P + 1)

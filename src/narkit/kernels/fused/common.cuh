@@ -10,7 +10,7 @@
 #define TILE_STRIDE 136  // bfloat16 elements per row of a tile in shared memory
 
 // Some arrays may be stacks over time of CAPACITY rows per seed, of which kernels read or write the row `now`. Macros
-// TIMED_<array> say which.
+// TIMED_<array>, 0 or 1 for each that a file mentions, say which.
 #ifdef CAPACITY
 #define NOW (*time)
 #else

@@ -11,10 +11,6 @@
 #define ROW 144        // floats between rows of features in shared memory: neighbours begin 16 banks apart
 #define SMALL (P + 3)  // rows of small gradients: D, c, w, and summands of the bias
 
-#ifndef TIMED_small
-#define TIMED_small 0
-#endif
-
 __device__ __forceinline__ int at_most(int value, int limit) { return value < limit ? value : limit; }
 
 #if defined(BUILD_edge_pointer_forward)

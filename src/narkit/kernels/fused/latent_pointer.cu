@@ -16,25 +16,6 @@
 #define FRAGMENTS (H * H / 2)                   // 32-bit words of a weight
 #define WIDE_STRIDE 132                         // float32 elements per row of a product in shared memory
 
-#ifndef TIMED_nodes
-#define TIMED_nodes 0
-#endif
-#ifndef TIMED_logits
-#define TIMED_logits 0
-#endif
-#ifndef TIMED_probabilities
-#define TIMED_probabilities 0
-#endif
-#ifndef TIMED_maxima
-#define TIMED_maxima 0
-#endif
-#ifndef TIMED_operands
-#define TIMED_operands 0
-#endif
-#ifndef TIMED_small
-#define TIMED_small 0
-#endif
-
 typedef Tiling<ROWS, WARPS> T;  // a warp has all rows and 32 columns
 #define M_TILES T::MT
 #define N_TILES T::NT

@@ -125,13 +125,15 @@ class Kernel:
         """The source with its macros, as a compiler reads it."""
         lines = [f"#define {name} {_literal(value)}" for name, value in self.macros]
         lines.append(f"#define BUILD_{self.name}")
+        text = _read("common.cuh") + _read(self.source)
+        timed = set()
         if rows is not None:
-            which = [dict(self.rows_read)[i] for i in rows.read] + [dict(self.rows_written)[i] for i in rows.written]
-            lines += [f"#define {name} 1" for name in dict.fromkeys(which)]
+            timed = {dict(self.rows_read)[i] for i in rows.read} | {dict(self.rows_written)[i] for i in rows.written}
             # Stacks that are written come as operands, too, and take the same memory.
             unused = "const void*, " * len(rows.written)
             lines += [f"#define CAPACITY {rows.capacity}", f"#define TIME_PARAMETERS const int* time, {unused}"]
-        return "\n".join([*lines, _read("common.cuh"), _read(self.source)])
+        lines += [f"#define {name} {int(name in timed)}" for name in sorted(set(re.findall(r"\bTIMED_\w+", text)))]
+        return "\n".join([*lines, text])
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,7 @@ def _batch(operands: Sequence[Array], axes: Sequence[int | None], *, kernel, out
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     time = None if rows is None else len(operands) - len(rows.written) - 1  # one for all seeds
     if time is not None and axes[time] is not None:
+        # A kernel reads one number of the row. `time_loop` under `jax.vmap` over numbers of steps would get here.
         raise NotImplementedError("seeds whose loops are at different steps; give them one number of steps")
     moved = [
         x if i == time else jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)

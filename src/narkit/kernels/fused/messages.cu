@@ -22,28 +22,6 @@
 #define SHARED_TILE (ROWS * TILE_STRIDE)
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 
-#ifndef TIMED_terms
-#define TIMED_terms 0
-#endif
-#ifndef TIMED_scalars
-#define TIMED_scalars 0
-#endif
-#ifndef TIMED_message
-#define TIMED_message 0
-#endif
-#ifndef TIMED_best
-#define TIMED_best 0
-#endif
-#ifndef TIMED_record
-#define TIMED_record 0
-#endif
-#ifndef TIMED_operands
-#define TIMED_operands 0
-#endif
-#ifndef TIMED_small
-#define TIMED_small 0
-#endif
-
 #include "half.cuh"
 #include "triplets.cuh"
 

@@ -9,22 +9,6 @@
 #define PART (H / 32)    // features per lane
 #define SMALL (P + 3)    // rows of small gradients: D, c, w, and the bias in front of zeros
 
-#ifndef TIMED_nodes
-#define TIMED_nodes 0
-#endif
-#ifndef TIMED_logits
-#define TIMED_logits 0
-#endif
-#ifndef TIMED_probabilities
-#define TIMED_probabilities 0
-#endif
-#ifndef TIMED_edges
-#define TIMED_edges 0
-#endif
-#ifndef TIMED_small
-#define TIMED_small 0
-#endif
-
 struct Weights {
   float score[PART], offset[PART], directions[P][PART];
   __device__ __forceinline__ Weights(const float* d, const float* c, const float* w) {

@@ -11,19 +11,6 @@
 #define BLOCKS ((N + NODES - 1) / NODES)
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
 
-#ifndef TIMED_maxima
-#define TIMED_maxima 0
-#endif
-#ifndef TIMED_winners
-#define TIMED_winners 0
-#endif
-#ifndef TIMED_terms
-#define TIMED_terms 0
-#endif
-#ifndef TIMED_small
-#define TIMED_small 0
-#endif
-
 __device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
 
 // `start` plus this feature of s_ab E.

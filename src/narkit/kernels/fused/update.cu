@@ -12,25 +12,6 @@
 #define TILE (16 * TILE_STRIDE)
 #define EPSILON 1e-5f
 
-#ifndef TIMED_terms
-#define TIMED_terms 0
-#endif
-#ifndef TIMED_result
-#define TIMED_result 0
-#endif
-#ifndef TIMED_message
-#define TIMED_message 0
-#endif
-#ifndef TIMED_hidden
-#define TIMED_hidden 0
-#endif
-#ifndef TIMED_gate
-#define TIMED_gate 0
-#endif
-#ifndef TIMED_vectors
-#define TIMED_vectors 0
-#endif
-
 typedef Tiling<16, 8> T;  // eight warps with 16 rows and 16 columns each; a lane has two rows and four columns
 #define SHARES_STRIDE (T::N_WARPS + 1)
 #define SHARES (16 * SHARES_STRIDE)

@@ -172,8 +172,7 @@ class BoundTripletProcessor(BoundProcessor):
         if self.in_kernel is not None and isinstance(self.messages, FusedGatedStep):
             next_hidden, terms = self.messages.batched_and_terms(scalars, hidden, from_hidden)
             return next_hidden, self.in_kernel.of_terms(terms, scalars)
-        next_hidden = self.batched(scalars, adjacency, hidden, from_hidden)
-        return next_hidden, self.batched_edge_latents(scalars, hidden)
+        return super().batched_with_latents(scalars, adjacency, hidden, from_hidden)
 
 
 class TripletGMPNN(TripletProcessor):
