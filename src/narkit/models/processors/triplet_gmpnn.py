@@ -168,7 +168,7 @@ class BoundTripletProcessor(BoundProcessor):
         adjacency: Bool[Array, "batch node node"],
         hidden: Float[Array, "batch node hidden"],
         from_hidden: Float[Array, "batch node _"] | None = None,
-    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node hidden"] | NarrowLatents]:
+    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node hidden"] | NarrowLatents | None]:
         if self.in_kernel is not None and isinstance(self.messages, FusedGatedStep):
             next_hidden, terms = self.messages.batched_and_terms(scalars, hidden, from_hidden)
             return next_hidden, self.in_kernel.of_terms(terms, scalars)
