@@ -148,6 +148,9 @@ def test_scores_of_hints_and_outputs(name: str, tiny: Tiny) -> None:
     (scores,) = EvaluationSet.of(batch, part_size=2, with_hints=True).scores(programs, parameters)
     predicted = narkit.predict(programs.reasoner(parameters[0]), batch)
     assert scores.outputs == narkit.evaluate(name, predicted, batch)
+    # Validation, which scores no hints, moves only their first row to the device, and still runs all steps.
+    (without_hints,) = EvaluationSet.of(batch, part_size=2).scores(programs, parameters)
+    assert without_hints.outputs == scores.outputs
     in_time = np.arange(1, batch.num_steps)[:, None] < batch.lengths
     expected = {}
     for hint, logits in predicted.hint_logits.items():

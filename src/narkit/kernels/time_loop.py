@@ -40,8 +40,8 @@ def time_loop(
 ) -> tuple[PyTree, PyTree, PyTree]:
     """Runs `carry, y, z = step(params, data, t, carry)` for t = 0, ..., num_steps - 1.
 
-    Returns the last carry; the ys stacked over `capacity` rows, which must be at least `num_steps`, where rows beyond
-    are zero; and of z each sample's value at its own step in `last`. The arrays of z have a first axis of samples.
+    Returns the last carry; the ys stacked over `capacity` rows, which must be at least `num_steps` if there are ys,
+    where rows beyond are zero; and of z each sample's value at its own step in `last`. The arrays of z have a first axis of samples.
     Gradients flow to `params` and `carry`, not to `data`.
     """
     return _differentiable_loop(step, params, data, carry, num_steps, capacity, last)
@@ -56,7 +56,9 @@ def _loop(step, params, data, carry, num_steps, capacity, last):
         return carry, _write(ys, t, y), jax.tree.map(lambda new, old: choose(last == t, new, old), z, zs)
 
     start = (carry, _blank(ys, capacity), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zs))
-    return lax.fori_loop(_ZERO, _within(num_steps, capacity), body, start)
+    # Without ys nothing is stacked, and the number of rows does not matter.
+    end = _within(num_steps, capacity) if jax.tree.leaves(ys) else num_steps.astype(jnp.int32)
+    return lax.fori_loop(_ZERO, end, body, start)
 
 
 def _within(num_steps: Array, capacity: int) -> Array:
