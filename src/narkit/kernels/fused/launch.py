@@ -155,8 +155,9 @@ def run_on_rows(
 
     What the kernel cannot read or write in place is copied, or given back for others to write.
     """
-    assert rows is None and seeds == 1
-    may_read, may_write = dict(kernel.rows_read), dict(kernel.rows_written)
+    assert rows is None
+    # Under a `jax.vmap` inside the step (`seeds` above 1) rows have an axis more than kernels know of in stacks.
+    may_read, may_write = (dict(kernel.rows_read), dict(kernel.rows_written)) if seeds == 1 else ({}, {})
     read = tuple(i for i, operand in enumerate(operands) if isinstance(operand, Row) and i in may_read)
     # A macro moves all outputs that bear it, so these are written in place together or not at all.
     whole = {name for name in may_write.values() if all(i in stacks for i, macro in may_write.items() if macro == name)}
@@ -166,7 +167,7 @@ def run_on_rows(
         for i, operand in enumerate(operands)
     ]
     if not read and not written:
-        return primitive.bind(*values, kernel=kernel, outputs=outputs, seeds=1, rows=None)
+        return primitive.bind(*values, kernel=kernel, outputs=outputs, seeds=seeds, rows=None)
     assert t is not None
     capacity = (operands[read[0]].stack if read else stacks[written[0]]).shape[0]
     shapes = tuple(
