@@ -41,7 +41,8 @@ def time_loop(
     """Runs `carry, y, z = step(params, data, t, carry)` for t = 0, ..., num_steps - 1.
 
     Returns the last carry; the ys stacked over `capacity` rows, which must be at least `num_steps` if there are ys,
-    where rows beyond are zero; and of z each sample's value at its own step in `last`. The arrays of z have a first axis of samples.
+    where rows beyond are zero; and of z each sample's value at its own step in `last`. The arrays of z have a first
+    axis of samples.
     Gradients flow to `params` and `carry`, not to `data`.
     """
     return _differentiable_loop(step, params, data, carry, num_steps, capacity, last)
