@@ -61,6 +61,10 @@ READINGS = {
     "reversed": Reading("edges from third nodes", reversed_edges=True),
     "reversed_receiver": Reading("edges from third nodes, to the receiver", reversed_edges=True, values="receiver"),
     "skip": Reading("the edge itself is added, no product behind", skip=True, edge_product=False),
+    "reversed_receiver_skip": Reading(
+        "the same with edges from third nodes, to the receiver",
+        reversed_edges=True, values="receiver", skip=True, edge_product=False,
+    ),
     "skip_norm_no_gate": Reading(
         "reads inputs and hidden states, adds the edge itself, LayerNorm, no gate",
         nodes="both", skip=True, norm=True, gated=False,
@@ -160,13 +164,14 @@ def train(algorithm: str, name: str, seeds: int, options: dict[str, Any]) -> dic
 
 def table(stored: dict[str, Any]) -> str:
     """Scores at size 64 of the checkpoints that validation at size 32 chooses, and where they are at the end."""
-    lines = ["| Reading | at size 64, chosen at size 32 | mean | at the end | mean |"]
-    lines.append("| --- | ---: | ---: | ---: | ---: |")
-    for name, run in stored["runs"].items():
+    lines = ["| Reading | steps | at size 64, chosen at size 32 | mean | at the end | mean |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for name, run in sorted(stored["runs"].items(), key=lambda item: [*READINGS, item[0]].index(item[0])):
         ood, test = (np.array([point["scores"][rule] for point in run["curve"]]) for rule in ("ood", "test"))
         chosen = test[ood.argmax(0), np.arange(test.shape[1])]
         label = READINGS[name].what if name in READINGS else f"`{name}`, for comparison"
-        cells = [_percent(chosen), f"{100 * chosen.mean():.1f}", _percent(test[-1]), f"{100 * test[-1].mean():.1f}"]
+        cells = [f"{run['curve'][-1]['step']:,}"]
+        cells += [_percent(chosen), f"{100 * chosen.mean():.1f}", _percent(test[-1]), f"{100 * test[-1].mean():.1f}"]
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

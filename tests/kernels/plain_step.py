@@ -207,9 +207,12 @@ def difference(ours: Array, expected: Array) -> float:
 
 
 def assert_equal_to_plain(
-    seeds: int, samples: int, num_nodes: int, num_scalars: int, attends: bool, device: Any
+    seeds: int, samples: int, num_nodes: int, num_scalars: int, attends: bool, device: Any, flips: int = 0
 ) -> None:
-    """The step and its gradients, by the kernels where JAX computes by default and by plain formulas on a device."""
+    """The step and its gradients, by the kernels where JAX computes by default and by plain formulas on a device.
+
+    Where sums are taken in another order, some rectified numbers (`flips` at most) may fall on the other side of zero.
+    """
     problem, cotangent = draw(seeds, samples, num_nodes, num_scalars, attends)
 
     @jax.jit
@@ -232,4 +235,6 @@ def assert_equal_to_plain(
     paths = jax.tree_util.tree_leaves_with_path(expected_gradients)
     for (path, leaf), ours in zip(paths, jax.tree.leaves(gradients), strict=True):
         differences[jax.tree_util.keystr(path)] = difference(ours, leaf)
-    assert max(differences.values()) < (ATTENTION_TOLERANCE if attends else TOLERANCE), differences
+    # Of as many gradients of rectified numbers as the hidden states have, a flip switches one on or off.
+    allowed = (ATTENTION_TOLERANCE if attends else TOLERANCE) + (2 * flips / result.size) ** 0.5
+    assert max(differences.values()) < allowed, differences
