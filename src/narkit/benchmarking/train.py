@@ -24,7 +24,7 @@ from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, p
 from narkit.benchmarking.train_record import Cell, Failure, Record
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, Meal
-from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA
+from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA, is_idle
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "numpy", "numba")
 REPEATS = 5  # of the two runs that tell the loop from what is around it
@@ -237,7 +237,8 @@ def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
         for step in range(warm + steps + IN_FLIGHT):
             asked = time.perf_counter()
             meal = next(meals)
-            waits.append((asked, time.perf_counter()))
+            if is_idle(in_flight):
+                waits.append((asked, time.perf_counter()))
             processor_steps.append(subject.processor_steps(meal))
             in_flight.append(subject.run(meal, step))
             if len(in_flight) > IN_FLIGHT:

@@ -43,7 +43,7 @@ class Point:
 
 @dataclass
 class Timings:
-    """Where the seconds went. Training includes waiting for data."""
+    """Where the seconds went. Training includes waiting for data: what the host waited while the device was idle."""
 
     compiling: float = 0.0
     waiting_for_data: float = 0.0
@@ -201,7 +201,8 @@ class Trainer:
                     raise StoppedTraining
                 asked = time.perf_counter()
                 meal = next(meals)
-                timings.waiting_for_data += time.perf_counter() - asked
+                if is_idle(in_flight):
+                    timings.waiting_for_data += time.perf_counter() - asked
                 step = self.progress.step
                 self.state, loss = self.programs.train_step(
                     self.state, meal.batch, self._seeds, np.int32(step), np.int32(meal.num_steps)
@@ -299,6 +300,11 @@ class Trainer:
         self.progress = Progress(progress["step"], [Point(**point) for point in progress["curve"]], timings)
         dtype = self.state.parameters.dtype
         self._losses = [np.asarray(loss, dtype) for loss in progress["losses_since_validation"]]
+
+
+def is_idle(in_flight: deque[jax.Array]) -> bool:
+    """Whether the device has done all steps that it was handed. Only then does it wait for the host."""
+    return not in_flight or in_flight[-1].is_ready()
 
 
 @contextlib.contextmanager
