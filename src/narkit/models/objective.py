@@ -49,7 +49,7 @@ def output_losses(batch: DeviceBatch, logits: dict[str, Array]) -> dict[str, Flo
 def hint_losses(batch: DeviceBatch, logits: dict[str, Array]) -> dict[str, Float[Array, ""]]:
     """The loss of every hint: the prediction of step i is compared with the hint of step i + 1."""
     spec = ALGORITHMS[batch.algorithm].transformed_spec
-    losses = {}
+    sums, numbers = {}, {}
     for name, values in logits.items():
         truth = batch.hints[name][1:]
         if not len(truth):  # trajectories of a single step predict no hint
@@ -57,8 +57,18 @@ def hint_losses(batch: DeviceBatch, logits: dict[str, Array]) -> dict[str, Float
         cost, counts = _costs(spec[name], values, truth)
         in_time = batch.lengths > jnp.arange(1, len(truth) + 1)[:, None]
         counts = counts & in_time.reshape(*in_time.shape, *(1,) * (counts.ndim - 2))
-        losses[name] = _mean(cost, counts)
-    return losses
+        of_a_step = tuple(range(1, cost.ndim))
+        sums[name] = jnp.where(counts, cost, 0.0).sum(of_a_step)
+        numbers[name] = counts.sum(of_a_step)
+    if not sums:
+        return {}
+    # Steps are added up behind a barrier: XLA would make one sum of the two, for which a GPU has a single block per
+    # seed, and would compute the costs there.
+    sums = jax.lax.optimization_barrier(sums)
+    total = jnp.stack(list(sums.values())).sum(1)
+    number = jnp.stack(list(numbers.values())).sum(1)
+    means = total / jnp.maximum(number, SMALLEST_COUNT)
+    return {name: means[i] for i, name in enumerate(sums)}
 
 
 def _mean(cost: Array, counts: Array) -> Float[Array, ""]:
