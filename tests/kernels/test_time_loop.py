@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from narkit.kernels import deferred_gradients, time_loop
+from narkit.kernels import deferred_gradients, deferred_products, time_loop
 from narkit.kernels.deferred_gradients import ReversibleStep
 from narkit.kernels.fused.blank import Stack, blank_stacks
 
@@ -79,21 +79,26 @@ def test_equals_scan(problem, largest_factor, monkeypatch):
 
 @needs_compiler
 @pytest.mark.parametrize("seeds", [None, 2])
-def test_equals_scan_beside_kernels(problem, seeds, monkeypatch):
-    """There stacks are not zero before they are written, and the products after the loop are cut into parts."""
-    monkeypatch.setattr(deferred_gradients, "SHORTEST_PART", 9)
+@pytest.mark.parametrize("precision", ["highest", None])
+def test_equals_scan_beside_kernels(problem, seeds, precision, monkeypatch):
+    """There stacks are not zero before they are written, and the products after the loop are cut into parts.
+
+    In float32 they are left to the compiler; else kernels make them, and round the factors to TF32.
+    """
+    monkeypatch.setattr(deferred_products, "SHORTEST_PART", 9)
     problem = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), problem)
     if seeds:
         problem = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[::-1]]), problem)
     in_seeds = partial(jax.vmap, in_axes=(0, 0, 0, 0, None)) if seeds else lambda function: function
-    with emulated():
-        assert deferred_gradients._parts(CAPACITY * BATCH * NODES, HIDDEN, HIDDEN) == 3
+    rtol, atol = (1e-4, 1e-4) if precision else (2e-3, 1e-2)
+    with emulated(), jax.default_matmul_precision(precision):
+        assert deferred_products._parts(CAPACITY * BATCH * NODES, HIDDEN, HIDDEN) == 3
         ours = jax.jit(in_seeds(jax.value_and_grad(with_time_loop, (0, 2))))
         for num_steps in (1, CAPACITY - 1, CAPACITY):
             have = ours(*problem, jnp.asarray(num_steps))
             reference = jax.value_and_grad(partial(with_scan, num_steps=num_steps), (0, 2))
             want = (jax.vmap(reference) if seeds else reference)(*problem)
-            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), have, want)
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=atol), have, want)
 
 
 @needs_compiler

@@ -9,18 +9,16 @@ cuts it there. Whatever it does not recognise is summed inside the loop, so it c
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.extend.core import JaxprEqn, Var
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
+from narkit.kernels.deferred_products import PARTS, Deferred, Factor, evaluate, evaluate_in_kernels
 from narkit.kernels.fused import launch
 from narkit.kernels.fused.blank import Stack
 from narkit.kernels.stacks import Row, write_row
@@ -34,35 +32,6 @@ SAVED = "saved"
 """Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the way forth, not computed again."""
 
 STACKED = "stacked"
-
-TILES_PER_PRODUCT = 32
-"""Tiles of 128 x 128, times parts of the sum, that a product over time is cut into (per seed): see `_parts`."""
-
-SHORTEST_PART = 256  # rows
-
-_PARTS = {"reshape", "squeeze", "slice"}  # maps that only take a part
-
-
-@dataclass(frozen=True)
-class _Deferred:
-    """A weight's gradient that is finished after the loop: a product (or sum) over time, then linear maps."""
-
-    factors: tuple[_Factor, ...]  # one: summed over time; two: multiplied
-    product: JaxprEqn | None
-    maps: tuple[JaxprEqn, ...]  # from the product towards the gradient
-
-
-@dataclass(frozen=True)
-class _Factor:
-    """A value that is stacked over time, and the linear maps that make a factor of it."""
-
-    var: Var
-    maps: tuple[JaxprEqn, ...] = ()
-
-    def over_time(self, stack: Array) -> Array:
-        for eqn in self.maps:
-            stack = jax.vmap(lambda value, eqn=eqn: eqn.primitive.bind(value, **eqn.params))(stack)
-        return stack
 
 
 class ReversibleStep:
@@ -93,6 +62,8 @@ class ReversibleStep:
         named = named_values(program, SAVED)
         self._written_y = _made_by_kernels(program, self._y_vars)
         self._deferred = _find_deferred(program, gradients)
+        fused = launch.mode() is launch.Mode.FUSED
+        self._in_kernel = [fused and deferred is not None and deferred.fits_kernel for deferred in self._deferred]
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
         self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
@@ -164,21 +135,36 @@ class ReversibleStep:
     @property
     def kept(self) -> list[Stack]:
         """What the way forth writes for the way back."""
-        factors = {factor.var for deferred in self._deferred if deferred is not None for factor in deferred.factors}
-        read = factors | {factor.var for factor in self._derived.values()}  # in all rows
+        read = self._read_in_all_rows | {factor.var for factor in self._derived.values()}
         return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._kept]
 
     @property
     def stacked(self) -> list[Stack]:
         """What the way back writes for later."""
-        return [Stack(shape_of(var), aval_of(var).dtype) for var in self._stacked]
+        read = self._read_in_all_rows
+        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._stacked]
 
-    def finish(self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array]) -> PyTree:
-        """The gradients of the parameters, from what the loops summed, stacked and kept (zero beyond the last step)."""
+    @property
+    def _read_in_all_rows(self) -> set[Var]:
+        """The factors of what is left to the compiler, which knows nothing of the number of steps."""
+        pairs = zip(self._deferred, self._in_kernel, strict=True)
+        left = [deferred for deferred, in_kernel in pairs if deferred is not None and not in_kernel]
+        return {factor.var for deferred in left for factor in deferred.factors}
+
+    def finish(self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array], num_steps: Array) -> PyTree:
+        """The gradients of the parameters, from what the loops summed, stacked and kept."""
         remaining = iter(sums)
         stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
+        pairs = zip(self._deferred, self._in_kernel, strict=True)
+        chosen = [deferred for deferred, in_kernel in pairs if deferred is not None and in_kernel]
+        known = dict(zip(map(id, chosen), evaluate_in_kernels(chosen, stack_of, num_steps), strict=True))
         gradients = [
-            next(remaining) if deferred is None else _evaluate(deferred, stack_of) for deferred in self._deferred
+            next(remaining)
+            if deferred is None
+            else known[id(deferred)]
+            if id(deferred) in known
+            else evaluate(deferred, stack_of)
+            for deferred in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
 
@@ -200,51 +186,6 @@ def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[A
     ]
 
 
-def _evaluate(deferred: _Deferred, stack_of: dict[Var, Array]) -> Array:
-    factors = [factor.over_time(stack_of[factor.var]) for factor in deferred.factors]
-    if deferred.product is None:
-        value = factors[0].sum(0)
-    else:
-        left, right = factors
-        value = _product_over_time(left, right, deferred.product.params)
-    for eqn in deferred.maps:
-        value = eqn.primitive.bind(value, **eqn.params)
-    return value
-
-
-def _product_over_time(left: Array, right: Array, params: Mapping[str, Any]) -> Array:
-    """The sum over time of the products that `params` describes for a single step."""
-    (left_axes, right_axes), (batched_left, batched_right) = params["dimension_numbers"]
-    options = {"precision": params["precision"], "preferred_element_type": params["preferred_element_type"]}
-    first = range(len(left_axes))
-    if left_axes != right_axes or set(left_axes) != set(first) or batched_left:
-        later = lambda axes: tuple(axis + 1 for axis in axes)  # noqa: E731
-        contracted = ((0, *later(left_axes)), (0, *later(right_axes)))
-        batched = (later(batched_left), later(batched_right))
-        return lax.dot_general(left, right, dimension_numbers=(contracted, batched), **options)
-    # All that is summed over stands in front: as one axis, or XLA would transpose the stacks to make it one.
-    rows = math.prod(left.shape[: 1 + len(first)])
-    left, right = (x.reshape(rows, *x.shape[1 + len(first) :]) for x in (left, right))
-    parts = _parts(rows, math.prod(left.shape[1:]), math.prod(right.shape[1:]))
-    if parts == 1:
-        return lax.dot_general(left, right, dimension_numbers=(((0,), (0,)), ((), ())), **options)
-    left, right = (x.reshape(parts, rows // parts, *x.shape[1:]) for x in (left, right))
-    return lax.dot_general(left, right, dimension_numbers=(((1,), (1,)), ((0,), (0,))), **options).sum(0)
-
-
-def _parts(rows: int, *widths: int) -> int:
-    """Into how many parts a product over `rows` is cut, each of which a GPU's cores take on side by side.
-
-    The result of such a product is small: a core for each tile of it would leave most of a GPU idle for long.
-    """
-    if launch.mode() is not launch.Mode.FUSED:
-        return 1
-    tiles = math.prod(-(-width // 128) for width in widths)
-    most = min(TILES_PER_PRODUCT // max(1, tiles), rows // SHORTEST_PART)
-    # Parts of other lengths than a multiple of eight rows would be copied, to fill them up.
-    return max((parts for parts in range(1, most + 1) if rows % (8 * parts) == 0), default=1)
-
-
 def _made_by_kernels(program: TracedProgram, variables: Sequence[Any]) -> set[Var]:
     """Those of the variables that come out of a kernel, once, and under no name."""
     made = {var for eqn in program.operations if eqn.primitive is launch.primitive for var in eqn.outvars}
@@ -252,23 +193,23 @@ def _made_by_kernels(program: TracedProgram, variables: Sequence[Any]) -> set[Va
     return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
 
 
-def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, _Factor]:
+def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, Factor]:
     """Those of the variables that are parts of what is kept, and how they are made of it."""
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     found = {}
     for var in variables:
-        start, maps = linear_chain(producer, var, _PARTS)
+        start, maps = linear_chain(producer, var, PARTS)
         if start in kept:
-            found[var] = _Factor(start, maps)
+            found[var] = Factor(start, maps)
     return found
 
 
-def _find_deferred(program: TracedProgram, gradients: Sequence[Any]) -> list[_Deferred | None]:
+def _find_deferred(program: TracedProgram, gradients: Sequence[Any]) -> list[Deferred | None]:
     """For each gradient, how to finish it after the loop; None where it must be summed inside."""
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     chains = [linear_chain(producer, var) for var in gradients]
     named = set(named_values(program, STACKED))
-    found: list[_Deferred | None] = [None] * len(gradients)
+    found: list[Deferred | None] = [None] * len(gradients)
     for i, (start, maps) in enumerate(chains):
         product = producer.get(start)
         if product is None or product.primitive.name != "dot_general":
@@ -276,20 +217,20 @@ def _find_deferred(program: TracedProgram, gradients: Sequence[Any]) -> list[_De
         factors = [_factor(producer, var, named) for var in product.invars]
         stackable = tuple(factor for factor in factors if factor is not None)
         if len(stackable) == len(factors):
-            found[i] = _Deferred(stackable, product, maps)
+            found[i] = Deferred(stackable, product, maps)
     stacked = named | {factor.var for deferred in found if deferred is not None for factor in deferred.factors}
     for i, (start, maps) in enumerate(chains):
         if found[i] is None and start in stacked:
-            found[i] = _Deferred((_Factor(start),), None, maps)
+            found[i] = Deferred((Factor(start),), None, maps)
     return found
 
 
-def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var]) -> _Factor | None:
+def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var]) -> Factor | None:
     """A factor of a product, if it can be stacked: as a part of a value that is to be stacked anyway, or if small."""
     start, maps = linear_chain(producer, var)
     if start in named:
-        return _Factor(start, maps)
+        return Factor(start, maps)
     if not isinstance(var, Var) or aval_of(var).size > LARGEST_FACTOR:
         return None
     # Where maps only change the shape, the value before them, which a bias may be the sum of.
-    return _Factor(start, maps) if start is not None and aval_of(start).size == aval_of(var).size else _Factor(var)
+    return Factor(start, maps) if start is not None and aval_of(start).size == aval_of(var).size else Factor(var)

@@ -42,8 +42,7 @@ def time_loop(
 
     Returns the last carry; the ys stacked over `capacity` rows, which must be at least `num_steps` if there are ys,
     where rows beyond are zero; and of z each sample's value at its own step in `last`. The arrays of z have a first
-    axis of samples.
-    Gradients flow to `params` and `carry`, not to `data`.
+    axis of samples. Gradients flow to `params` and `carry`, not to `data`.
     """
     return _differentiable_loop(step, params, data, carry, num_steps, capacity, last)
 
@@ -125,7 +124,7 @@ def _backward(step, capacity, residuals, cotangents):
         blank_stacks(reversible.stacked, num_steps, capacity, (params, data, blank)),
     )
     d_carry, sums, stacks = lax.fori_loop(_ZERO, num_steps, body, start)
-    return reversible.finish(sums, stacks, kept), None, d_carry, None, None
+    return reversible.finish(sums, stacks, kept, num_steps), None, d_carry, None, None
 
 
 def _reversible(step, params, data, carry) -> ReversibleStep:

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -54,6 +55,9 @@ inline uint32_t (*exchange())[6] {
 }
 inline void __syncthreads() { wait_for(kAtBlock); }
 inline void __syncwarp() { wait_for(kAtWarp); }
+
+using std::max;
+using std::min;
 
 inline float __uint_as_float(uint32_t bits) { float value; memcpy(&value, &bits, 4); return value; }
 inline uint32_t bits_of(float value) { uint32_t bits; memcpy(&bits, &value, 4); return bits; }
@@ -159,6 +163,51 @@ inline void load_matrices(uint32_t (&a)[4], const unsigned short* row) {
     const unsigned short* from;
     memcpy(&from, lanes[8 * matrix + lane / 4], sizeof from);
     memcpy(&a[matrix], from + 2 * (lane % 4), 4);
+  }
+}
+
+inline void load_matrices_transposed(uint32_t (&a)[4], const unsigned short* row) {
+  const int lane = threadIdx.x % 32;
+  uint32_t(*lanes)[6] = exchange();
+  memcpy(lanes[lane], &row, sizeof row);
+  wait_for(kAtWarp);
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    uint32_t pair[2];
+    for (int i = 0; i < 2; ++i) {
+      const unsigned short* from;
+      memcpy(&from, lanes[8 * matrix + 2 * (lane % 4) + i], sizeof from);
+      pair[i] = from[lane / 4];
+    }
+    a[matrix] = pair[0] | pair[1] << 16;
+  }
+}
+
+// Copies that a thread waits for later are made at once.
+template <int BYTES, typename T>
+inline void copy_ahead(T* to, const T* from, bool valid) {
+  if ((uintptr_t)to % BYTES || (uintptr_t)from % BYTES) abort();
+  valid ? memcpy(to, from, BYTES) : memset(to, 0, BYTES);
+}
+inline void end_of_stage() {}
+template <int PENDING>
+inline void wait_for_stage() {}
+
+inline uint32_t to_tf32(float value) { return (bits_of(value) + 0x1000) & ~0x1fffu; }
+
+// m16n8k8, where every word is a number.
+inline void multiply_accumulate_tf32(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+  const int lane = threadIdx.x % 32;
+  uint32_t(*lanes)[6] = exchange();
+  memcpy(lanes[lane], a, 16);
+  lanes[lane][4] = b0;
+  lanes[lane][5] = b1;
+  wait_for(kAtWarp);
+  for (int e = 0; e < 4; ++e) {
+    const int row = lane / 4 + 8 * (e / 2), column = 2 * (lane % 4) + e % 2;
+    for (int k = 0; k < 8; ++k) {
+      const uint32_t left = lanes[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)];
+      c[e] += __uint_as_float(left) * __uint_as_float(lanes[column * 4 + k % 4][4 + k / 4]);
+    }
   }
 }
 
