@@ -92,7 +92,9 @@ class Factor:
         width = total
         for eqn in self.maps:
             before, after = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
-            if not after or eqn.primitive.name not in PARTS:
+            # Gradients of `x[..., 0]` are such broadcasts to one more axis, of length one: another shape.
+            reshapes = eqn.primitive.name == "broadcast_in_dim" and math.prod(before) == math.prod(after)
+            if not after or not (reshapes or eqn.primitive.name in PARTS):
                 return None
             if eqn.primitive.name == "slice":
                 if before[:-1] != after[:-1] or eqn.params["strides"] is not None:

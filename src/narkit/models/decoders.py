@@ -25,12 +25,9 @@ from narkit.kernels.fused.latent_pointer import (
 from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
 from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.kernels.fused.weights import HIDDEN_SIZE
-from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
+from narkit.models.features import ALIGNMENT, Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs
 from narkit.spec import Kind, Location, Probe, Spec
-
-ALIGNMENT = 8
-"""Products with so many columns, or a multiple, take a GPU's library half the time of those with one more."""
 
 
 class Decoder(eqx.Module):

@@ -27,7 +27,7 @@ from narkit.kernels.time_loop import choose, time_loop
 from narkit.models import predictions
 from narkit.models.decoders import BoundDecoders, Decoders
 from narkit.models.encoders import Encoders, Values, adjacency, as_value, as_values, scalars_of
-from narkit.models.features import Scalars
+from narkit.models.features import Bases, Scalars, bind_together
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
 from narkit.spec import Spec, Stage
@@ -170,17 +170,21 @@ class Reasoner(eqx.Module):
             raise BatchError(f"expected a batch of {' or '.join(self.algorithms)}, got one of {algorithm}")
         spec = ALGORITHMS[algorithm].transformed_spec
         encoders = self.encoders[algorithm]
+
+        def bind(bases: Bases) -> BoundReasoner:
+            processor = self.processor.bind(bases)
+            hint_decoders = self.hint_decoders[algorithm].bind(spec, bases)
+            return BoundReasoner(
+                algorithm=algorithm,
+                encoded=tuple(encoders.linears),
+                processor=processor,
+                output_decoders=self.output_decoders[algorithm].bind(spec, bases),
+                hint_decoders=hint_decoders,
+                on_hidden=merge(processor.hidden_weights, hint_decoders.hidden_weights),
+            )
+
         bases = encoders.bases(spec)
-        processor = self.processor.bind(bases)
-        hint_decoders = self.hint_decoders[algorithm].bind(spec, bases)
-        return BoundReasoner(
-            algorithm=algorithm,
-            encoded=tuple(encoders.linears),
-            processor=processor,
-            output_decoders=self.output_decoders[algorithm].bind(spec, bases),
-            hint_decoders=hint_decoders,
-            on_hidden=merge(processor.hidden_weights, hint_decoders.hidden_weights),
-        )
+        return bind_together(bind, bases) if launch.mode() is launch.Mode.FUSED else bind(bases)
 
 
 def _at(spec: Spec, stage: Stage) -> dict:

@@ -58,9 +58,11 @@ class FusedGatedStep(BoundProcessor):
         to_receiver = bases.graph.through(message_passing.graph)
         graph = [to_receiver, None, None, None]
         node_directions, bias = nodes.directions, nodes.offset
-        edge, products = bases.edge.through(message_passing.edge), [linear.weight for linear in message_passing.mlp]
+        products = [linear.weight for linear in message_passing.mlp]
         bound_attention = None
-        if attention is not None:
+        if attention is None:
+            edge = bases.edge.through(message_passing.edge)
+        else:
             in_attention = bases.node.through(side_by_side([attention.node_i, attention.node_j, attention.node_k]))
             node_directions = jnp.concatenate([in_attention.directions, node_directions], axis=1)
             graph = [bases.graph.through(attention.graph), None, None, *graph]
@@ -74,7 +76,8 @@ class FusedGatedStep(BoundProcessor):
             )
             products = [message_passing.edge.weight, *products]
             # The bias of the product Me counts as part of what the receiver adds.
-            bias = bias.at[3 * size : 4 * size].add(message_passing.edge.bias)
+            first, receiver, others = jnp.split(bias, [3 * size, 4 * size])
+            bias = jnp.concatenate([first, receiver + message_passing.edge.bias, others])
             edge = bases.edge.through(attention.value)
         blank = jnp.zeros_like(to_receiver.directions)
         directions = jnp.concatenate([blank if part is None else part.directions for part in graph], axis=1)

@@ -120,21 +120,19 @@ class TripletProcessor(Processor):
         self.latent_size = hidden_size
 
     def bind(self, bases: Bases) -> BoundProcessor:
-        messages: BoundProcessor = BoundMessagePassingProcessor(
-            self.message_passing.bind(bases), bases.edge.through(self.message_passing.edge), type(self).senders
-        )
         fused = self.latent_size == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED
-        in_kernel = self.triplets.bind_fused(bases) if fused else None
-        if in_kernel is not None and type(self).senders is everyone and is_fused(self.message_passing):
-            step = FusedGatedStep.of(bases, self.message_passing, None)
-            messages = step.with_terms(in_kernel.nodes, in_kernel.graph)
-        return BoundTripletProcessor(messages, self.triplets.bind(bases), in_kernel)
+        if fused and type(self).senders is everyone and is_fused(self.message_passing):
+            step, in_kernel = FusedGatedStep.of(bases, self.message_passing, None), self.triplets.bind_fused(bases)
+            return BoundTripletProcessor(step.with_terms(in_kernel.nodes, in_kernel.graph), in_kernel)
+        triplets = self.triplets.bind_fused(bases) if fused else self.triplets.bind(bases)
+        edge = bases.edge.through(self.message_passing.edge)
+        messages = BoundMessagePassingProcessor(self.message_passing.bind(bases), edge, type(self).senders)
+        return BoundTripletProcessor(messages, triplets)
 
 
 class BoundTripletProcessor(BoundProcessor):
     messages: BoundProcessor
-    triplets: BoundTripletReasoning
-    in_kernel: FusedTripletReasoning | None
+    triplets: BoundTripletReasoning | FusedTripletReasoning
 
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         return self.messages(scalars, adjacency, hidden)
@@ -153,13 +151,16 @@ class BoundTripletProcessor(BoundProcessor):
         return self.messages.batched(scalars, adjacency, hidden, from_hidden)
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node hidden"]:
-        return self.triplets(scalars, hidden)
+        if isinstance(self.triplets, BoundTripletReasoning):
+            return self.triplets(scalars, hidden)
+        one = jax.tree.map(lambda leaf: leaf[None], scalars)
+        return self.triplets(one, hidden[None]).wide()[0]
 
     def batched_edge_latents(
         self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]
     ) -> Float[Array, "batch node node hidden"] | NarrowLatents:
-        if self.in_kernel is not None:
-            return self.in_kernel(scalars, hidden)
+        if isinstance(self.triplets, FusedTripletReasoning):
+            return self.triplets(scalars, hidden)
         return jax.vmap(self.triplets)(scalars, hidden)
 
     def batched_with_latents(
@@ -169,9 +170,9 @@ class BoundTripletProcessor(BoundProcessor):
         hidden: Float[Array, "batch node hidden"],
         from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node hidden"] | NarrowLatents | None]:
-        if self.in_kernel is not None and isinstance(self.messages, FusedGatedStep):
+        if isinstance(self.triplets, FusedTripletReasoning) and isinstance(self.messages, FusedGatedStep):
             next_hidden, terms = self.messages.batched_and_terms(scalars, hidden, from_hidden)
-            return next_hidden, self.in_kernel.of_terms(terms, scalars)
+            return next_hidden, self.triplets.of_terms(terms, scalars)
         return super().batched_with_latents(scalars, adjacency, hidden, from_hidden)
 
 
