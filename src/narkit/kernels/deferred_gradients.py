@@ -62,8 +62,8 @@ class ReversibleStep:
         named = named_values(program, SAVED)
         self._written_y = _made_by_kernels(program, self._y_vars)
         self._deferred = _find_deferred(program, gradients)
-        fused = launch.mode() is launch.Mode.FUSED
-        self._in_kernel = [fused and deferred is not None and deferred.fits_kernel for deferred in self._deferred]
+        self._fused = launch.mode() is launch.Mode.FUSED
+        self._in_kernel = [self._fused and deferred is not None and deferred.fits_kernel for deferred in self._deferred]
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
         self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
@@ -97,11 +97,13 @@ class ReversibleStep:
             _with_rows(kept, rows, t),
         )
 
-    def all_ys(self, ys: Sequence[Array], kept: Sequence[Array]) -> PyTree:
-        """The stacks of y, also of those that are parts of what is kept."""
+    def all_ys(self, ys: Sequence[Array], kept: Sequence[Array], num_steps: Array) -> PyTree:
+        """The stacks of y, also of those that are parts of what is kept; zero beyond the last step."""
         stack_of = dict(zip(self._kept, kept, strict=True))
         found = dict(zip(self._y_stacked, ys, strict=True))
         found |= {var: factor.over_time(stack_of[factor.var]) for var, factor in self._derived.items()}
+        if self._fused:  # what was not written may be anything; the compiler makes this part of what reads them
+            found = {var: _zero_beyond(stack, num_steps) for var, stack in found.items()}
         return jax.tree.unflatten(self._y, [found[var] for var in self._y_vars])
 
     def kept_z(self, kept: Sequence[Array]) -> PyTree:
@@ -130,12 +132,12 @@ class ReversibleStep:
     @property
     def ys(self) -> list[Stack]:
         """The stacks of y that are no part of what is kept."""
-        return [Stack(shape_of(var), aval_of(var).dtype) for var in self._y_stacked]
+        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=False) for var in self._y_stacked]
 
     @property
     def kept(self) -> list[Stack]:
         """What the way forth writes for the way back."""
-        read = self._read_in_all_rows | {factor.var for factor in self._derived.values()}
+        read = self._read_in_all_rows
         return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._kept]
 
     @property
@@ -173,6 +175,11 @@ def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
     """Values in parts of the given sizes, and the remaining ones."""
     ends = [0, *itertools.accumulate(sizes), len(values)]
     return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
+
+
+def _zero_beyond(stack: Array, num_steps: Array) -> Array:
+    run = jnp.arange(len(stack)) < num_steps
+    return jnp.where(run.reshape(-1, *(1,) * (stack.ndim - 1)), stack, jnp.zeros((), stack.dtype))
 
 
 def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[Array]:

@@ -94,7 +94,7 @@ def _forward(step, params, data, carry, num_steps, capacity, last):
     carry, ys, kept = lax.fori_loop(_ZERO, num_steps, body, start)
     # What is wanted of a sample's last step is among what is kept of all steps.
     zs = jax.tree.map(lambda stack: stack[last, jnp.arange(len(last))], reversible.kept_z(kept))
-    return (carry, reversible.all_ys(ys, kept), zs), (
+    return (carry, reversible.all_ys(ys, kept, num_steps), zs), (
         params,
         data,
         kept,

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from narkit.kernels.fused import launch
 from narkit.kernels.narrow_product import narrow_product
 from narkit.models.layers import Linear
 
@@ -85,6 +86,8 @@ class FoldedLinear(eqx.Module):
     ) -> Float[Array, "*axes outputs"]:
         """The outputs. `product` is that of the first dense input, where it is known already."""
         result = self.basis(scalars)
+        if len(dense) > 1 and product is None and launch.mode() is launch.Mode.FUSED:  # as one product
+            return result + jnp.concatenate(dense, axis=-1) @ jnp.concatenate(self.dense_weights)
         for values, weight in zip(dense, self.dense_weights, strict=True):
             result = result + (values @ weight if product is None else product)
             product = None
@@ -126,44 +129,62 @@ def bind_together(bind: Callable[[Bases], Bound], bases: Bases) -> Bound:
     `bind` is called twice, first to see the weights; it has to ask for the same ones in the same order.
     """
     own = (bases.node, bases.edge, bases.graph)
+    all_rows = jnp.concatenate([basis.rows for basis in own])
+    ends = list(itertools.accumulate(len(basis.directions) + 1 for basis in own))
+    places = list(itertools.pairwise([0, *ends]))
     asked: list[tuple[int, Array]] = []
 
     def see(which: int, weight: Array) -> Array:
         asked.append((which, weight))
-        return jnp.zeros((len(own[which].rows), weight.shape[1]))
+        start, end = places[which]
+        return jnp.zeros((end - start, weight.shape[1]))
 
     def with_product(product: Callable[[int, Array], Array]) -> Bases:
         hooks = [lambda weight, which=which: product(which, weight) for which in range(len(own))]
-        pairs = zip(own, hooks, strict=True)
-        return Bases(*(Basis(basis.directions, basis.offset, hook) for basis, hook in pairs))
+        rows = [all_rows[start:end] for start, end in places]
+        return Bases(*(Basis(part[:-1], part[-1], hook) for part, hook in zip(rows, hooks, strict=True)))
 
     bind(with_product(see))
     if not asked:
         return bind(bases)
-    owners = tuple(which for which, _ in asked)
-    folded = iter(_fold_all(tuple(basis.rows for basis in own), tuple(weight for _, weight in asked), owners))
+    blocks = tuple((*places[which], weight.shape[1]) for which, weight in asked)
+    folded = iter(_fold_all(all_rows, tuple(weight for _, weight in asked), blocks))
     bound = bind(with_product(lambda which, weight: next(folded)))
     is_basis = lambda node: isinstance(node, Basis)  # noqa: E731
     plain = lambda node: Basis(node.directions, node.offset) if is_basis(node) else node  # noqa: E731
     return jax.tree.map(plain, bound, is_leaf=is_basis)
 
 
-def _fold_primal(
-    rows: tuple[Array, ...], weights: tuple[Array, ...], owners: tuple[int, ...]
-) -> tuple[tuple[Array, ...], tuple[Array, Array]]:
-    """`rows[owner] @ weight` for all weights, as parts of one product of all rows with all weights.
+Blocks = tuple[tuple[int, int, int], ...]
+"""For every weight the first row and the end of the rows that it is multiplied with, and its columns."""
+
+
+def _fold_primal(rows: Array, weights: tuple[Array, ...], blocks: Blocks) -> tuple[Array, ...]:
+    """`rows[start:end] @ weight` for all weights, as parts of one product of all rows with all weights.
 
     A GPU takes rows in larger tiles than there are rows, so that the other parts cost nothing.
     """
-    all_rows, all_weights = jnp.concatenate(rows), _filled_up(weights)
-    product = all_rows @ all_weights
-    starts = [0, *itertools.accumulate(map(len, rows))]
-    ends = list(itertools.accumulate(weight.shape[1] for weight in weights))
-    parts = tuple(
-        product[starts[owner] : starts[owner + 1], end - weight.shape[1] : end]
-        for owner, weight, end in zip(owners, weights, ends, strict=True)
-    )
-    return parts, (all_rows, all_weights)
+    return _parts_of(rows @ _filled_up(weights), blocks)
+
+
+def _parts_of(product: Array, blocks: Blocks) -> tuple[Array, ...]:
+    columns = itertools.accumulate(width for *_, width in blocks)
+    parts = zip(blocks, columns, strict=True)
+    return tuple(product[start:end, right - width : right] for (start, end, width), right in parts)
+
+
+def _fold_forward(rows: Array, weights: tuple[Array, ...], blocks: Blocks) -> tuple[tuple[Array, ...], Any]:
+    all_weights = _filled_up(weights)
+    return _parts_of(rows @ all_weights, blocks), (rows, all_weights)
+
+
+def _fold_backward(blocks: Blocks, saved: tuple[Array, Array], cotangents: tuple[Array, ...]) -> tuple[Any, Any]:
+    rows, all_weights = saved
+    # Side by side, each in the rows of its basis.
+    pairs = zip(blocks, cotangents, strict=True)
+    d_product = _filled_up([jnp.pad(d, ((start, len(rows) - end), (0, 0))) for (start, end, _), d in pairs])
+    whole = tuple((0, rows.shape[1], width) for *_, width in blocks)
+    return d_product @ all_weights.T, _parts_of(rows.T @ d_product, whole)
 
 
 def _filled_up(parts: Sequence[Array]) -> Array:
@@ -172,30 +193,5 @@ def _filled_up(parts: Sequence[Array]) -> Array:
     return jnp.concatenate([*parts, jnp.zeros((len(parts[0]), missing))] if missing else parts, axis=1)
 
 
-def _fold_backward(owners: tuple[int, ...], saved: Any, cotangents: tuple[Array, ...]) -> tuple[Any, Any]:
-    sizes, (all_rows, all_weights) = saved
-    starts = [0, *itertools.accumulate(sizes)]
-    # Side by side, each in the rows of its basis.
-    d_product = _filled_up(
-        [
-            jnp.pad(d, ((starts[owner], starts[-1] - starts[owner + 1]), (0, 0)))
-            for owner, d in zip(owners, cotangents, strict=True)
-        ]
-    )
-    d_rows, d_weights = d_product @ all_weights.T, all_rows.T @ d_product
-    ends = itertools.accumulate(d.shape[1] for d in cotangents)
-    return (
-        tuple(d_rows[start:end] for start, end in itertools.pairwise(starts)),
-        tuple(d_weights[:, end - d.shape[1] : end] for d, end in zip(cotangents, ends, strict=True)),
-    )
-
-
-_fold_all: Any = jax.custom_vjp(lambda *arguments: _fold_primal(*arguments)[0], nondiff_argnums=(2,))
-
-
-def _fold_forward(rows, weights, owners):
-    parts, saved = _fold_primal(rows, weights, owners)
-    return parts, (tuple(map(len, rows)), saved)
-
-
+_fold_all: Any = jax.custom_vjp(_fold_primal, nondiff_argnums=(2,))
 _fold_all.defvjp(_fold_forward, _fold_backward)

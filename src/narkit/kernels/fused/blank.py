@@ -75,6 +75,7 @@ def _kernel(stacks: Sequence[Stack], capacity: int) -> launch.Kernel:
     names = [f"a{i}" for i in range(len(stacks))]
     sizes = [math.prod(stack.shape) * np.dtype(stack.dtype).itemsize * stack.zero_beyond for stack in stacks]
     blocks = max(1, min(MOST_BLOCKS, capacity * max(sizes) // (16 * launch.THREADS)))
+    arrays = len(stacks) if any(sizes) else 1  # a launch is still what makes the arrays
     macros = (
         ("BLOCKS", blocks),
         ("ARRAYS", len(stacks)),
@@ -82,4 +83,4 @@ def _kernel(stacks: Sequence[Stack], capacity: int) -> launch.Kernel:
         ("POINTERS", ", ".join(names)),
         ("ROW_BYTES", ", ".join(str(size) for size in sizes)),
     )
-    return launch.Kernel("blank.cu", "blank_stacks", macros, (blocks, len(stacks)), 0)
+    return launch.Kernel("blank.cu", "blank_stacks", macros, (blocks, arrays), 0)
