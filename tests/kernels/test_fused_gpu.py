@@ -19,7 +19,7 @@ from narkit.kernels.fused import launch
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
-from . import plain_edge_pointers, plain_pointers, plain_triplets
+from . import plain_edge_pointers, plain_over_time, plain_pointers, plain_triplets
 from .plain_step import assert_equal_to_plain
 
 pytestmark = pytest.mark.gpu
@@ -66,6 +66,13 @@ def test_step_equals_plain_formulas(attends: bool, num_nodes: int) -> None:
     assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)  # on the CPU an array over all triplets and features is large
     assert_equal_to_plain(seeds, samples, num_nodes, 3, attends, device=cpu(), flips=1)
+
+
+@pytest.mark.parametrize("scale", [1, 7, 60])
+@pytest.mark.parametrize("num_steps", [0, 1, plain_over_time.CAPACITY])
+def test_products_over_time_equal_plain_formulas(num_steps: int, scale: int) -> None:
+    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    plain_over_time.assert_equal_to_plain(plain_over_time.several, num_steps, seeds=3, scale=scale)
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)

@@ -129,7 +129,8 @@ def bind_together(bind: Callable[[Bases], Bound], bases: Bases) -> Bound:
     `bind` is called twice, first to see the weights; it has to ask for the same ones in the same order.
     """
     own = (bases.node, bases.edge, bases.graph)
-    all_rows = jnp.concatenate([basis.rows for basis in own])
+    # Written out: else XLA would copy every encoder's weight for the product and for those who read directions.
+    all_rows = jax.lax.optimization_barrier(jnp.concatenate([basis.rows for basis in own]))
     ends = list(itertools.accumulate(len(basis.directions) + 1 for basis in own))
     places = list(itertools.pairwise([0, *ends]))
     asked: list[tuple[int, Array]] = []
