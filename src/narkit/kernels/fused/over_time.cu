@@ -6,7 +6,8 @@
 //
 // Macros: INPUTS, the parameters for the stacks; TABLE, what is computed, as many times a `Job` as JOBS says; ALL_PARTS,
 // the size of all parts. For products, IS_NARROW where the left factors have few columns, and IS_HALF where factors are
-// bfloat16, else they are float32 and rounded to TF32 as the library's products are. For add_parts, OUTPUTS and RESULTS.
+// bfloat16, else they are float32 and rounded to TF32 as the library's products are; LEFT_ALIGNED and RIGHT_ALIGNED where
+// all factors of a side can be copied sixteen bytes at a time. For add_parts, OUTPUTS and RESULTS.
 
 struct Job {
   const char *left, *right;  // the stacks; sums have only the right one
@@ -92,10 +93,10 @@ __device__ __forceinline__ void stage_columns(Number* to, const Number* from, in
   }
 }
 
-template <int COLUMNS, int STRIDE>
+template <bool ALL_ALIGNED, int COLUMNS, int STRIDE>
 __device__ __forceinline__ void stage(
     Number* to, const Number* from, int total, int width, bool aligned, int row, int end) {
-  if (aligned)
+  if (ALL_ALIGNED || aligned)
     stage_columns<16, COLUMNS, STRIDE>(to, from, total, width, row, end);
   else
     stage_columns<4, COLUMNS, STRIDE>(to, from, total, width, row, end);
@@ -174,8 +175,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, IS_NARROW ? 3 : 2)
     const int row = start + i * CHUNK;
     Number* to = staged + i % STAGES * STAGE;
     if (row < end) {
-      stage<M_TILE, LEFT_STRIDE>(to, left, job.left_total, m, left_aligned, row, end);
-      stage<N_TILE, RIGHT_STRIDE>(to + CHUNK * LEFT_STRIDE, right, job.right_total, n, right_aligned, row, end);
+      stage<LEFT_ALIGNED, M_TILE, LEFT_STRIDE>(to, left, job.left_total, m, left_aligned, row, end);
+      Number* beside = to + CHUNK * LEFT_STRIDE;
+      stage<RIGHT_ALIGNED, N_TILE, RIGHT_STRIDE>(beside, right, job.right_total, n, right_aligned, row, end);
     }
     end_of_stage();
   };
@@ -186,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, IS_NARROW ? 3 : 2)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int own_m = warp / N_WARPS * (16 * MT), own_n = warp % N_WARPS * (8 * NT);
   const bool works = own_m < m && own_n < n;
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < STAGES - 1; ++i) begin_stage(i);
   const int chunks = (end - start + CHUNK - 1) / CHUNK;
   for (int i = 0; i < chunks; ++i) {
@@ -211,6 +213,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, IS_NARROW ? 3 : 2)
 #endif
 
 #if defined(BUILD_sums_over_time)
+#define AHEAD 8  // rows that a warp reads at a time
+
 // A block sums a part of the rows of 128 columns. There is a multiple of four columns.
 extern "C" __global__ void __launch_bounds__(256) sums_over_time(INPUTS TIME_PARAMETERS float* parts) {
   const Job jobs[JOBS] = {TABLE};
@@ -224,8 +228,16 @@ extern "C" __global__ void __launch_bounds__(256) sums_over_time(INPUTS TIME_PAR
   const float4* values = (const float4*)(job.right + ((long long)blockIdx.z * CAPACITY * job.rows * job.n + column) * 4);
   float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
   if (column < job.n) {
-#pragma unroll 8
-    for (int row = start + threadIdx.x / 32; row < end; row += 8) sum = sum + values[(long long)row * (job.n / 4)];
+    const int stride = job.n / 4;
+    int row = start + threadIdx.x / 32;
+    for (; row + 8 * (AHEAD - 1) < end; row += 8 * AHEAD) {
+      float4 next[AHEAD];  // all on their way before the first is needed
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) next[i] = values[(long long)(row + 8 * i) * stride];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) sum = sum + next[i];
+    }
+    for (; row < end; row += 8) sum = sum + values[(long long)row * stride];
   }
   float4* of_warps = (float4*)memory;
   of_warps[threadIdx.x] = sum;

@@ -36,6 +36,12 @@ class Columns:
     start: int
     width: int
 
+    @property
+    def is_aligned(self) -> bool:
+        """Whether they begin at a multiple of sixteen bytes in all rows."""
+        size = self.stack.dtype.itemsize
+        return self.start * size % 16 == 0 and self.stack.shape[2] * size % 16 == 0
+
 
 @dataclass(frozen=True)
 class _Job:
@@ -139,7 +145,10 @@ def _in_parts(jobs: Sequence[_Job], num_steps: Array) -> list[_Parts]:
         name, shared = "sums_over_time", 16 * THREADS
     else:
         # As in over_time.cu: four stages, each with rows of both factors.
-        name, macros = "products_over_time", macros | {"IS_NARROW": int(narrow), "IS_HALF": int(is_half)}
+        name = "products_over_time"
+        sides = {"LEFT": [job.left for job in jobs if job.left is not None], "RIGHT": [job.right for job in jobs]}
+        macros |= {"IS_NARROW": int(narrow), "IS_HALF": int(is_half)}
+        macros |= {f"{side}_ALIGNED": int(all(x.is_aligned for x in factors)) for side, factors in sides.items()}
         shared = 4 * 16 * 4 * ((NARROW_TILE if narrow else TILE) + 8 + TILE + 8)
     kernel = launch.Kernel("over_time.cu", name, tuple(macros.items()), (block, 1), shared, threads=THREADS)
     (values,) = _run(kernel, stacks.arrays, num_steps, capacity, [(ends[-1],)])
