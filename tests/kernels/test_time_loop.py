@@ -19,23 +19,31 @@ LAST = np.array([0, 5, 3])  # the steps of which samples give out what they have
 
 
 def step(params, data, t, carry):
-    """A small recurrent network with what networks have: merged products, biases, broadcasts, a nested jit."""
+    """A small recurrent network with what networks have: merged products, biases, broadcasts, a nested jit, a weight
+    that is read twice, and products with a constant beside the values."""
     hidden, first = carry
     inner = jax.nn.relu(jnp.einsum("bnh,hk->bnk", hidden, params["inner"]))
+    inner = inner + with_one(hidden) @ params["shared"]
     out = jnp.tanh(inner + params["bias"] + data["x"][t])
+    out = out + 0.1 * with_one(out) @ params["shared"]
     twice = 2.0 * out
     y = {"y": out @ params["out"], "t": t * jnp.ones(()), "part": twice[..., 1:3]}
     return (out + 0.1 * hidden, jnp.where(t > 1, first, hidden)), y, (hidden, twice)
 
 
+def with_one(values):
+    return jax.lax.pad(values, np.ones((), values.dtype), [(0, 0, 0), (0, 0, 0), (0, 1, 0)])
+
+
 @pytest.fixture(scope="module")
 def problem():
     with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(0), 6)
+        keys = jax.random.split(jax.random.key(0), 7)
         params = {
             "inner": jax.random.normal(keys[0], (HIDDEN, HIDDEN)),
             "bias": jax.random.normal(keys[1], (HIDDEN,)),
             "out": jax.random.normal(keys[2], (HIDDEN, 2)),
+            "shared": 0.3 * jax.random.normal(keys[6], (HIDDEN + 1, HIDDEN)),
         }
         data = {"x": jax.random.normal(keys[3], (CAPACITY, BATCH, NODES, HIDDEN))}
         hidden = jax.random.normal(keys[4], (BATCH, NODES, HIDDEN))
@@ -159,6 +167,7 @@ def test_what_leaves_the_loop(problem):
         backward = time_loop._reversible(step, params, data, (hidden, hidden))
         assert isinstance(backward, ReversibleStep)
         deferred = dict(zip(sorted(params), [d is not None for d in backward._deferred], strict=True))
-        assert deferred == {"bias": False, "inner": True, "out": True}
+        assert deferred == {"bias": False, "inner": True, "out": True, "shared": True}
         assert len(backward.ys) == 2  # one is a part of what is kept
+        assert len(backward.stacked) == 6  # `hidden` is kept and no further stack, also where a one stands beside it
         assert len(backward.kept) == 2  # the hidden state before the step, and what is wanted of the last one

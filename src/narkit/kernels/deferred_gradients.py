@@ -14,15 +14,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import JaxprEqn, Var
+from jax.extend.core import JaxprEqn, Literal, Var
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
-from narkit.kernels.deferred_products import PARTS, Deferred, Factor, evaluate, evaluate_in_kernels
+from narkit.kernels.deferred_products import PARTS, Deferred, Factor, Sum, evaluate, evaluate_in_kernels
 from narkit.kernels.fused import launch
 from narkit.kernels.fused.blank import Stack
 from narkit.kernels.stacks import Row, write_row
-from narkit.kernels.traced_program import TracedProgram, aval_of, linear_chain, named_values, shape_of, trace, value_of
+from narkit.kernels.traced_program import (
+    LINEAR,
+    TracedProgram,
+    aval_of,
+    linear_chain,
+    named_values,
+    shape_of,
+    trace,
+    value_of,
+)
 
 LARGEST_FACTOR = 2**19
 """Factors with more elements than this (per seed) are multiplied inside the loop: stacking them would cost more. Values
@@ -32,6 +41,8 @@ SAVED = "saved"
 """Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the way forth, not computed again."""
 
 STACKED = "stacked"
+
+_OF_FACTORS = LINEAR | {"pad"}  # maps that make a factor of a value; to fill up with constants need not be linear here
 
 
 class ReversibleStep:
@@ -61,12 +72,12 @@ class ReversibleStep:
         next_carry, self._y_vars, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
         named = named_values(program, SAVED)
         self._written_y = _made_by_kernels(program, self._y_vars)
-        self._deferred = _find_deferred(program, gradients)
+        self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
+        self._deferred = _find_deferred(program, gradients, {*carried, *named})
         self._fused = launch.mode() is launch.Mode.FUSED
         self._in_kernel = [self._fused and deferred is not None and deferred.fits_kernel for deferred in self._deferred]
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
-        self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
         back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
         # What the way back reads of the way forth is kept; factors among it need not be stacked once more.
         wanted = back.variables | set(self._z_vars)
@@ -158,15 +169,10 @@ class ReversibleStep:
         remaining = iter(sums)
         stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
         pairs = zip(self._deferred, self._in_kernel, strict=True)
-        chosen = [deferred for deferred, in_kernel in pairs if deferred is not None and in_kernel]
-        known = dict(zip(map(id, chosen), evaluate_in_kernels(chosen, stack_of, num_steps), strict=True))
+        chosen = [term for deferred, in_kernel in pairs if deferred is not None and in_kernel for term in deferred.terms]
+        known = dict(zip(chosen, evaluate_in_kernels(chosen, stack_of, num_steps), strict=True))
         gradients = [
-            next(remaining)
-            if deferred is None
-            else known[id(deferred)]
-            if id(deferred) in known
-            else evaluate(deferred, stack_of)
-            for deferred in self._deferred
+            next(remaining) if deferred is None else evaluate(deferred, stack_of, known) for deferred in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
 
@@ -211,33 +217,52 @@ def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequen
     return found
 
 
-def _find_deferred(program: TracedProgram, gradients: Sequence[Any]) -> list[Deferred | None]:
-    """For each gradient, how to finish it after the loop; None where it must be summed inside."""
+def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[Var]) -> list[Deferred | Sum | None]:
+    """For each gradient, how to finish it after the loop; None where it must be summed inside.
+
+    `kept` are values that are kept from the way forth if anything reads them.
+    """
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
-    chains = [linear_chain(producer, var) for var in gradients]
     named = set(named_values(program, STACKED))
-    found: list[Deferred | None] = [None] * len(gradients)
-    for i, (start, maps) in enumerate(chains):
+    sums = [_summands(producer, var) for var in gradients]
+    found: dict[tuple[Any, tuple[JaxprEqn, ...]], Deferred] = {}
+    for start, maps in itertools.chain.from_iterable(sums):
         product = producer.get(start)
         if product is None or product.primitive.name != "dot_general":
             continue
-        factors = [_factor(producer, var, named) for var in product.invars]
+        factors = [_factor(producer, var, named, kept) for var in product.invars]
         stackable = tuple(factor for factor in factors if factor is not None)
         if len(stackable) == len(factors):
-            found[i] = Deferred(stackable, product, maps)
-    stacked = named | {factor.var for deferred in found if deferred is not None for factor in deferred.factors}
-    for i, (start, maps) in enumerate(chains):
-        if found[i] is None and start in stacked:
-            found[i] = Deferred((Factor(start),), None, maps)
-    return found
+            found[start, maps] = Deferred(stackable, product, maps)
+    stacked = named | {factor.var for deferred in found.values() for factor in deferred.factors}
+    for start, maps in itertools.chain.from_iterable(sums):
+        if (start, maps) not in found and start in stacked:
+            found[start, maps] = Deferred((Factor(start),), None, maps)
+    terms = [tuple(found[term] for term in summands if term in found) for summands in sums]
+    return [
+        None if len(parts) < len(summands) else parts[0] if len(parts) == 1 else Sum(parts)
+        for parts, summands in zip(terms, sums, strict=True)
+    ]
 
 
-def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var]) -> Factor | None:
+def _summands(producer: dict[Var, JaxprEqn], var: Any) -> list[tuple[Any, tuple[JaxprEqn, ...]]]:
+    """What a variable is the sum of, each as a value and the linear maps behind it."""
+    start, maps = linear_chain(producer, var)
+    eqn = producer.get(start) if start is not None else None
+    if eqn is None or eqn.primitive.name != "add_any":
+        return [(start, maps)]
+    return [(first, (*inner, *maps)) for part in eqn.invars for first, inner in _summands(producer, part)]
+
+
+def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var], kept: set[Var]) -> Factor | None:
     """A factor of a product, if it can be stacked: as a part of a value that is to be stacked anyway, or if small."""
     start, maps = linear_chain(producer, var)
     if start in named:
         return Factor(start, maps)
     if not isinstance(var, Var) or aval_of(var).size > LARGEST_FACTOR:
         return None
+    of_kept, maps_of_kept = linear_chain(producer, var, _OF_FACTORS)
+    if of_kept in kept and all(isinstance(c, Literal) for eqn in maps_of_kept for c in eqn.invars[1:]):
+        return Factor(of_kept, maps_of_kept)
     # Where maps only change the shape, the value before them, which a bias may be the sum of.
     return Factor(start, maps) if start is not None and aval_of(start).size == aval_of(var).size else Factor(var)

@@ -6,13 +6,16 @@ steps that were run. Others are left to the compiler, which reads all rows, so t
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.core import JaxprEqn, Var
 from jaxtyping import Array
@@ -29,13 +32,17 @@ PARTS = {"reshape", "squeeze", "slice"}
 """Maps that only take a part."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Deferred:
     """A weight's gradient that is finished after the loop: a product (or sum) over time, then linear maps."""
 
     factors: tuple[Factor, ...]  # one: summed over time; two: multiplied
     product: JaxprEqn | None
     maps: tuple[JaxprEqn, ...]  # from the product towards the gradient
+
+    @property
+    def terms(self) -> tuple[Deferred, ...]:
+        return (self,)
 
     @property
     def fits_kernel(self) -> bool:
@@ -48,6 +55,8 @@ class Deferred:
         (left_axes, right_axes), (batched, _) = params["dimension_numbers"]
         return (
             None not in columns
+            and (not left.has_ones or right.can_be_summed)
+            and (not right.has_ones or left.can_be_summed)
             and aval_of(left.var).dtype == aval_of(right.var).dtype
             and aval_of(self.product.outvars[0]).dtype == jnp.float32
             and params["precision"] in (None, lax.Precision.DEFAULT, (lax.Precision.DEFAULT, lax.Precision.DEFAULT))
@@ -73,8 +82,23 @@ class Deferred:
 
 
 @dataclass(frozen=True)
+class Sum:
+    """A weight's gradient that is a sum of such, because several things read the weight."""
+
+    terms: tuple[Deferred, ...]
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        return tuple(factor for term in self.terms for factor in term.factors)
+
+    @property
+    def fits_kernel(self) -> bool:
+        return all(term.fits_kernel for term in self.terms)
+
+
+@dataclass(frozen=True)
 class Factor:
-    """A value that is stacked over time, and the linear maps that make a factor of it."""
+    """A value that is stacked over time, and the maps that make a factor of it."""
 
     var: Var
     maps: tuple[JaxprEqn, ...] = ()
@@ -83,14 +107,14 @@ class Factor:
     def columns(self) -> tuple[int, int, int] | None:
         """As a part of a table whose rows run along the last axis: all columns, the first of the part, their number.
 
-        None if kernels cannot read it.
+        Without the ones, if it has them. None if kernels cannot read it.
         """
         value = aval_of(self.var)
         if not value.size or not value.ndim:
             return None
         start, total = 0, value.shape[-1]
         width = total
-        for eqn in self.maps:
+        for eqn in self.maps[: len(self.maps) - self.has_ones]:
             before, after = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
             # Gradients of `x[..., 0]` are such broadcasts to one more axis, of length one: another shape.
             reshapes = eqn.primitive.name == "broadcast_in_dim" and math.prod(before) == math.prod(after)
@@ -106,9 +130,25 @@ class Factor:
                 return None
         return (total, start, width) if over_time.fits(width, start, total, value.dtype) else None
 
+    @property
+    def has_ones(self) -> bool:
+        """Whether a last column of ones stands beside the others."""
+        if not self.maps or self.maps[-1].primitive.name != "pad":
+            return False
+        *others, on_columns = self.maps[-1].params["padding_config"]
+        is_one = bool(np.all(np.asarray(self.maps[-1].invars[1].val) == 1))
+        return is_one and on_columns == (0, 1, 0) and all(padding == (0, 0, 0) for padding in others)
+
+    @property
+    def can_be_summed(self) -> bool:
+        """Whether the kernels can also sum it over all rows."""
+        value, columns = aval_of(self.var), self.columns
+        return columns is not None and columns[0] % 4 == 0 and value.dtype == jnp.float32 and not self.has_ones
+
     def over_time(self, stack: Array) -> Array:
         for eqn in self.maps:
-            stack = jax.vmap(lambda value, eqn=eqn: eqn.primitive.bind(value, **eqn.params))(stack)
+            constants = [var.val for var in eqn.invars[1:]]
+            stack = jax.vmap(lambda value, eqn=eqn, c=constants: eqn.primitive.bind(value, *c, **eqn.params))(stack)
         return stack
 
 
@@ -137,10 +177,14 @@ def evaluate_in_kernels(chosen: Sequence[Deferred], stack_of: dict[Var, Array], 
             keys.append((var, columns))
             sums[keys[-1]] = table(var, columns)
             continue
-        factors = deferred.factors[::-1] if deferred.is_transposed else deferred.factors
+        factors = _in_order(deferred)
         keys.append(tuple((factor.var, factor.columns) for factor in factors))
         left, right = (columns_of(factor) for factor in factors)
         products[keys[-1]] = (left, right)
+        for factor, beside in zip(factors, factors[::-1], strict=True):
+            if beside.has_ones:  # whose product is a sum
+                assert factor.columns is not None
+                sums[factor.var, factor.columns[0]] = table(factor.var, factor.columns[0])
     multiplied, summed = over_time.evaluate(list(products.values()), list(sums.values()), num_steps)
     found = dict(zip([*products, *sums], [*multiplied, *summed], strict=True))
     gradients = []
@@ -149,8 +193,21 @@ def evaluate_in_kernels(chosen: Sequence[Deferred], stack_of: dict[Var, Array], 
         if deferred.product is None:  # the axes that are summed have the length one now
             count = deferred.summed_axes
             value = value.reshape(*(1,) * count, *shape_of(deferred.factors[0].var)[count:])
+        else:
+            factors = _in_order(deferred)
+            for axis, (beside, factor) in enumerate(zip(factors, factors[::-1], strict=True)):
+                if beside.has_ones:
+                    assert factor.columns is not None
+                    total, start, width = factor.columns
+                    of_ones = found[factor.var, total][start : start + width]
+                    value = jnp.concatenate([value, jnp.expand_dims(of_ones, axis)], axis)
         gradients.append(_mapped(value, maps))
     return gradients
+
+
+def _in_order(deferred: Deferred) -> tuple[Factor, ...]:
+    """The factors as they are multiplied."""
+    return deferred.factors[::-1] if deferred.is_transposed else deferred.factors
 
 
 def _mapped(value: Array, maps: Sequence[JaxprEqn]) -> Array:
@@ -159,7 +216,14 @@ def _mapped(value: Array, maps: Sequence[JaxprEqn]) -> Array:
     return value
 
 
-def evaluate(deferred: Deferred, stack_of: dict[Var, Array]) -> Array:
+def evaluate(deferred: Deferred | Sum, stack_of: dict[Var, Array], known: Mapping[Deferred, Array]) -> Array:
+    """Finishes one; `known` are those that kernels have finished."""
+    return functools.reduce(
+        operator.add, [known[term] if term in known else _evaluate(term, stack_of) for term in deferred.terms]
+    )
+
+
+def _evaluate(deferred: Deferred, stack_of: dict[Var, Array]) -> Array:
     factors = [factor.over_time(stack_of[factor.var]) for factor in deferred.factors]
     if deferred.product is None:
         value = factors[0].sum(0)

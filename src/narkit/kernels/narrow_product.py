@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import LARGEST_FACTOR
@@ -43,8 +44,9 @@ def _forward(scalars: Array, directions: Array, offset: Array) -> tuple[Array, t
 def _backward(saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array, Array]:
     scalars, directions = saved
     d_scalars = jnp.sum(cotangent[..., None, :] * directions, axis=-1)
-    # The offset goes with a scalar that is always one, so that the cotangents are read once for both.
-    scalars = jnp.concatenate([scalars, jnp.ones((*scalars.shape[:-1], 1), scalars.dtype)], axis=-1)
+    # The offset goes with a scalar that is always one, so that the cotangents are read once for both. Where a time loop
+    # keeps the scalars, it adds the ones after it ends.
+    scalars = jax.lax.pad(scalars, np.ones((), scalars.dtype), [(0, 0, 0)] * (scalars.ndim - 1) + [(0, 1, 0)])
     rows = tuple(range(cotangent.ndim - 1))
     if cotangent.size <= LARGEST_FACTOR:  # a product that a time loop finishes for all steps at once
         joint = jax.lax.dot_general(scalars, cotangent, ((rows, rows), ((), ())))

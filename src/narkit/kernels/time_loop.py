@@ -109,21 +109,22 @@ def _backward(step, capacity, residuals, cotangents):
     d_carry, d_ys, d_zs = cotangents
     reversible = _reversible(step, params, data, blank)
 
-    def body(i, state):
-        d_carry, sums, stacks = state
-        t = (num_steps - 1 - i).astype(jnp.int32)
+    def body(state):
+        t, d_carry, sums, stacks = state
         d_y = jax.tree.map(lambda stack: Row(stack, t), d_ys)
         d_z = jax.tree.map(lambda d: choose(last == t, d, 0.0), d_zs)
         d_carry, summands, stacks = reversible.back(params, data, t, kept, d_carry, d_y, d_z, stacks)
         sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
-        return d_carry, sums, stacks
+        return t - 1, d_carry, sums, stacks
 
     start = (
+        num_steps - 1,
         d_carry,
         reversible.empty_sums(),
         blank_stacks(reversible.stacked, num_steps, capacity, (params, data, blank)),
     )
-    d_carry, sums, stacks = lax.fori_loop(_ZERO, num_steps, body, start)
+    # One number counts down. A loop that counts up would compute the step from it, in a kernel of its own.
+    _, d_carry, sums, stacks = lax.while_loop(lambda state: state[0] >= 0, body, start)
     return reversible.finish(sums, stacks, kept, num_steps), None, d_carry, None, None
 
 
