@@ -19,7 +19,7 @@ from narkit.kernels.fused import launch
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
-from . import plain_edge_pointers, plain_over_time, plain_pointers, plain_triplets
+from . import plain_edge_pointers, plain_over_time, plain_pointers, plain_readout, plain_triplets
 from .plain_step import assert_equal_to_plain
 
 pytestmark = pytest.mark.gpu
@@ -73,6 +73,11 @@ def test_step_equals_plain_formulas(attends: bool, num_nodes: int) -> None:
 def test_products_over_time_equal_plain_formulas(num_steps: int, scale: int) -> None:
     assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_over_time.assert_equal_to_plain(plain_over_time.several, num_steps, seeds=3, scale=scale)
+
+
+@pytest.mark.parametrize("num_nodes", SIZES)
+def test_readout_equals_plain_formula(num_nodes: int) -> None:
+    plain_readout.assert_equal_to_plain(2, 3, num_nodes, cpu())
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)

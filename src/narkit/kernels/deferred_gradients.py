@@ -169,7 +169,8 @@ class ReversibleStep:
         remaining = iter(sums)
         stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
         pairs = zip(self._deferred, self._in_kernel, strict=True)
-        chosen = [term for deferred, in_kernel in pairs if deferred is not None and in_kernel for term in deferred.terms]
+        made = [deferred for deferred, in_kernel in pairs if deferred is not None and in_kernel]
+        chosen = [term for deferred in made for term in deferred.terms]
         known = dict(zip(chosen, evaluate_in_kernels(chosen, stack_of, num_steps), strict=True))
         gradients = [
             next(remaining) if deferred is None else evaluate(deferred, stack_of, known) for deferred in self._deferred
