@@ -94,7 +94,7 @@ def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str
     bases = reasoner.encoders["bfs"].bases(narkit.ALGORITHMS["bfs"].transformed_spec)
     sizes = (len(basis.directions) for basis in (bases.node, bases.edge, bases.graph))
     at = ((num_nodes,), (num_nodes, num_nodes), ())
-    scalars = Scalars(*(normal(*axes, size) for axes, size in zip(at, sizes, strict=True)))
+    scalars = Scalars.of(*(normal(*axes, size) for axes, size in zip(at, sizes, strict=True)))
     hidden = normal(num_nodes, hidden_size)
     everyone = jnp.ones((batch_size, num_nodes, num_nodes), bool)
     step = jax.jit(

@@ -79,12 +79,12 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, device: Any)
     cotangent = (normal(samples, num_nodes, size), normal(samples, GRAPH_LOGITS))
 
     def ours(*arguments):
-        return readout(*arguments, (*ON_NODES, *ON_GRAPH), FIRST)
+        return readout(*arguments, values=(*ON_NODES, *ON_GRAPH), first=FIRST)
 
     assert_equal(ours, plain, (logits, scalars, *hidden, weights), cotangent, device, 1e-5)
 
     def on_nodes(logits, scalars):
-        return readout(logits, scalars, *(h[0] for h in hidden), None, ON_NODES, FIRST)[0]
+        return readout(logits, scalars, hidden[0][0], hidden[1][0], None, ON_NODES, FIRST)[0]
 
     def plain_on_nodes(logits, scalars):
         return _values(logits, None, scalars, ON_NODES)

@@ -54,6 +54,11 @@ NETWORKS = [
     ("bfs", "triplet_gmpnn", "encoded"),
     ("segments_intersect", "team", "none"),  # its edges have no scalars
     ("floyd_warshall", "team", "encoded"),  # its edges point
+    ("graham_scan", "team", "encoded"),  # hints of nodes and the graph, of all kinds but one
+    # Two pointers read the same latents; nodes have classes.
+    pytest.param("articulation_points", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
+    pytest.param("jarvis_march", "team", "encoded", marks=pytest.mark.slow),  # no pointers
+    pytest.param("kmp_matcher", "team", "encoded", marks=pytest.mark.slow),
     pytest.param("insertion_sort", "team", "encoded", marks=pytest.mark.slow),
     pytest.param("matrix_chain_order", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
 ]

@@ -137,7 +137,7 @@ def test_factored_features_give_the_same(num_scalars, mask):
         return jnp.asarray(rng.normal(size=shape))
 
     bases = Bases(basis(2), basis(num_scalars), basis(1))
-    values = Scalars(scalars(NODES, 2), scalars(NODES, NODES, num_scalars), scalars(1))
+    values = Scalars.of(scalars(NODES, 2), scalars(NODES, NODES, num_scalars), scalars(1))
     dense = bases.node(values.node), bases.edge(values.edge), bases.graph(values.graph)
     layer = make(2)
     np.testing.assert_allclose(layer.bind(bases)(values, mask), layer(*dense, mask), rtol=1e-10, atol=1e-12)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import JaxprEqn, Var
+from jax.extend.core import JaxprEqn, Literal, Var
 from jaxtyping import Array
 
 from narkit.kernels.fused import launch, over_time
@@ -147,7 +147,7 @@ class Factor:
 
     def over_time(self, stack: Array) -> Array:
         for eqn in self.maps:
-            constants = [var.val for var in eqn.invars[1:]]
+            constants = [var.val for var in eqn.invars[1:] if isinstance(var, Literal)]
             stack = jax.vmap(lambda value, eqn=eqn, c=constants: eqn.primitive.bind(value, *c, **eqn.params))(stack)
         return stack
 

@@ -54,7 +54,8 @@ def _kernels_of_step(reasoner: Any, algorithm: str, num_nodes: int) -> list[Kern
     hidden = jax.ShapeDtypeStruct((1, num_nodes, reasoner.hidden_size), jnp.float32)
 
     def step(reasoner, stored, hidden):
-        return reasoner.bind(algorithm).step(as_values(spec, stored, num_nodes), hidden)
+        network = reasoner.bind(algorithm)
+        return network.step(network.read(as_values(spec, stored, num_nodes)), hidden)
 
     program = jax.make_jaxpr(step)(reasoner, stored, hidden)
     return [eqn.params["kernel"] for eqn in _operations(program.jaxpr) if eqn.primitive.name == "fused_kernel"]

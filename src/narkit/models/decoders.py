@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 import equinox as eqx
@@ -23,10 +25,12 @@ from narkit.kernels.fused.latent_pointer import (
     latent_pointer_logits_and_softmax,
 )
 from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
+from narkit.kernels.fused.readout import ReadoutWeights, Value, ValueKind, readout
 from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.kernels.fused.weights import HIDDEN_SIZE
+from narkit.models.encoders import num_scalars
 from narkit.models.features import ALIGNMENT, Bases, Basis, FoldedLinear, Scalars, fold
-from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs
+from narkit.models.layers import Linear, max_over_first, side_by_side
 from narkit.spec import Kind, Location, Probe, Spec
 
 
@@ -80,22 +84,91 @@ class Decoders(eqx.Module):
         self.hidden_size = hidden_size
         self.latent_size = latent_size
 
-    def bind(self, spec: Spec, bases: Bases) -> BoundDecoders:
-        """The decoders for factored features. Linears that read the same are merged into one."""
+    def bind(self, spec: Spec, bases: Bases, columns: Mapping[str, int] | None = None) -> BoundDecoders:
+        """The decoders for factored features. Linears that read the same are merged into one.
+
+        `columns` says where the next step reads the values of probes, in the rows of nodes, if it reads any.
+        """
         decoders = self.by_probe.values()
         hidden = (self.hidden_size, self.hidden_size)
         latent = (self.latent_size,) if self.latent_size else ()
+        # Of pointers first: in a node's row they begin where memory is aligned, and others stand side by side.
+        on_nodes = _merge([linear for d in decoders for linear in d.on_nodes], bases.node, hidden, ALIGNMENT)
+        on_pooled, on_graph = [d.on_pooled for d in decoders], [linear for d in decoders for linear in d.on_graph]
+        values = None
+        if columns is not None and self.hidden_size == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED:
+            values = self._values(spec, on_nodes, columns)
+        read = None
+        if values is not None:
+            graph = _readout_weights(bases, on_pooled, on_graph) if on_graph else None
+            read = Readout(graph, tuple(values), on_nodes.widest_end)
+            on_pooled, on_graph = [() for _ in decoders], []
         return BoundDecoders(
             probes=tuple((name, spec[name]) for name in self.by_probe),
             node_features=bases.node,
-            on_nodes=_merge([linear for d in decoders for linear in d.on_nodes], bases.node, hidden, ALIGNMENT),
+            on_nodes=on_nodes,
             on_edges=tuple(tuple(fold(linear, bases.edge, latent) for linear in d.on_edges) for d in decoders),
-            on_pooled=tuple(d.on_pooled for d in decoders),
-            on_graph=_merge([linear for d in decoders for linear in d.on_graph], bases.graph),
+            on_pooled=tuple(on_pooled),
+            on_graph=_merge(on_graph, bases.graph),
             scores=tuple(d.score for d in decoders),
             node_counts=tuple(len(d.on_nodes) for d in decoders),
             fragments=tuple(_fragments(d, self.hidden_size) for d in decoders),
+            readout=read,
         )
+
+    def _values(self, spec: Spec, on_nodes: MergedLinears, columns: Mapping[str, int]) -> list[Value] | None:
+        """Where the values in a node's row come from; None if there are none, or of a kind that kernels do not make."""
+        starts, found, of_graph = iter(on_nodes.starts), [], 0
+        for name, decoder in self.by_probe.items():
+            probe = spec[name]
+            own = [next(starts) for _ in decoder.on_nodes]
+            width = num_scalars(probe)
+            if name in columns and (probe.location, probe.kind) not in VALUES:
+                return None
+            if name in columns:
+                source = of_graph if probe.location is Location.GRAPH else own[0]
+                if probe.location is Location.NODE and source < on_nodes.widest_end:  # as many classes as features
+                    return None
+                found.append(Value(VALUES[probe.location, probe.kind], source, columns[name], width))
+            of_graph += width if probe.location is Location.GRAPH else 0
+        kept = [name for name in columns if name not in self.by_probe]
+        copied = [Value(ValueKind.COPY, 0, columns[name], num_scalars(spec[name])) for name in kept]
+        return [*found, *copied] if found else None
+
+
+VALUES = {
+    (Location.NODE, Kind.SCALAR): ValueKind.SCALAR,
+    (Location.NODE, Kind.MASK): ValueKind.MASK,
+    (Location.NODE, Kind.MASK_ONE): ValueKind.MASK_ONE,
+    (Location.NODE, Kind.CATEGORICAL): ValueKind.CATEGORICAL,
+    (Location.GRAPH, Kind.SCALAR): ValueKind.GRAPH_SCALAR,
+    (Location.GRAPH, Kind.MASK): ValueKind.GRAPH_MASK,
+    (Location.GRAPH, Kind.CATEGORICAL): ValueKind.GRAPH_CATEGORICAL,
+}
+"""What a kernel makes values of."""
+
+
+class Readout(eqx.Module):
+    """What the kernel reads that makes the rows of the next step, and the logits of the graph."""
+
+    weights: ReadoutWeights | None  # without probes of the graph there are none
+    values: tuple[Value, ...] = eqx.field(static=True)
+    first: int = eqx.field(static=True)  # column of nodes' outputs from which on these are its
+
+
+def _readout_weights(bases: Bases, on_pooled: Sequence[tuple[Linear, ...]], on_graph: list[Linear]) -> ReadoutWeights:
+    pooled = side_by_side([linear for linears in on_pooled for linear in linears])
+    graph = bases.graph.through(side_by_side(on_graph))
+    weight = jnp.concatenate([pooled.weight, graph.directions, (graph.offset + pooled.bias)[None]])
+    return ReadoutWeights(bases.node.directions, bases.node.offset, weight)
+
+
+@dataclass
+class Softened:
+    """What decoders make for the next step beside logits, where it costs nothing more."""
+
+    pointers: dict[str, Array] = field(default_factory=dict)  # softmaxes of pointers
+    rows: Array | None = None  # what the next step reads of nodes and the graph
 
 
 def _fragments(decoder: Decoder, hidden_size: int) -> Fragments | None:
@@ -111,6 +184,8 @@ class MergedLinears(eqx.Module):
 
     merged: FoldedLinear | None
     widths: tuple[int, ...] = eqx.field(static=True)
+    starts: tuple[int, ...] = eqx.field(static=True)  # where the outputs of each begin
+    widest_end: int = eqx.field(static=True)  # where those end that are as wide as the input
 
     def __call__(
         self, scalars: Float[Array, "*axes scalar"], *dense: Array, product: Array | None = None
@@ -122,26 +197,29 @@ class MergedLinears(eqx.Module):
 
     def split(self, outputs: Float[Array, "*axes width"]) -> list[Array]:
         """The outputs one by one."""
-        return split_outputs(outputs, self.widths)
-
-    @property
-    def starts(self) -> list[int]:
-        """Where the outputs of each begin."""
-        return [sum(self.widths[:i]) for i in range(len(self.widths))]
+        # Slices, not `jnp.split`: a time loop takes them after it ends.
+        return [outputs[..., start : start + width] for start, width in zip(self.starts, self.widths, strict=True)]
 
 
 def _merge(
     linears: Sequence[Linear], basis: Basis, dense_sizes: Sequence[int] = (), multiple_of: int = 1
 ) -> MergedLinears:
-    """Merges Linears, and fills the columns up with zeros to a multiple of so many."""
+    """Merges Linears, the wide ones first, and fills the columns up with zeros to a multiple of so many."""
     if not linears:
-        return MergedLinears(None, ())
+        return MergedLinears(None, (), (), 0)
     widths = tuple(linear.bias.shape[0] for linear in linears)
-    merged = side_by_side(linears)
+    is_wide = [width == basis.offset.shape[0] for width in widths]
+    order = sorted(range(len(linears)), key=lambda i: not is_wide[i])
+    ends = list(itertools.accumulate(widths[i] for i in order))
+    starts = {i: end - widths[i] for i, end in zip(order, ends, strict=True)}
+    merged = side_by_side([linears[i] for i in order])
     if missing := -sum(widths) % multiple_of:
         fill = (jnp.pad(merged.weight, ((0, 0), (0, missing))), jnp.pad(merged.bias, (0, missing)))
         merged = eqx.tree_at(lambda linear: (linear.weight, linear.bias), merged, fill)
-    return MergedLinears(fold(merged, basis, dense_sizes), widths)
+    widest_end = sum(width for width, wide in zip(widths, is_wide, strict=True) if wide)
+    return MergedLinears(
+        fold(merged, basis, dense_sizes), widths, tuple(starts[i] for i in range(len(linears))), widest_end
+    )
 
 
 class BoundDecoders(eqx.Module):
@@ -156,6 +234,7 @@ class BoundDecoders(eqx.Module):
     scores: tuple[Linear | None, ...]
     node_counts: tuple[int, ...] = eqx.field(static=True)
     fragments: tuple[Fragments | None, ...]
+    readout: Readout | None
 
     @property
     def hidden_weights(self) -> Float[Array, "hidden _"] | None:
@@ -169,18 +248,29 @@ class BoundDecoders(eqx.Module):
         next_hidden: Float[Array, "batch node hidden"],
         edge_latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
         from_hidden: Float[Array, "batch node _"] | None = None,
-        softened: dict[str, Array] | None = None,
+        rows: Float[Array, "batch node scalar"] | None = None,
+        softened: Softened | None = None,
     ) -> dict[str, Array]:
         """The logits of every decoded probe for a batch at one step.
 
-        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already. Softmaxes
-        that cost nothing more are put into `softened`.
+        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already. `rows` are
+        the scalars of nodes and the graph, in one array. What the next step reads and costs nothing more is put into
+        `softened`.
         """
         all_nodes = self.on_nodes(scalars.node, hidden, next_hidden, product=from_hidden)
-        if any(score is not None and is_fused(score) for score in self.scores):
+        if self.readout is not None or any(score is not None and is_fused(score) for score in self.scores):
             all_nodes = checkpoint_name(all_nodes, SAVED)  # the kernels backward read it again
         from_nodes = self.on_nodes.split(all_nodes)
         from_graph = iter(self.on_graph.split(self.on_graph(scalars.graph)))
+        graph_logits, graph_at = None, 0
+        if self.readout is not None:
+            assert rows is not None
+            read = self.readout
+            next_rows, graph_logits = readout(
+                all_nodes, rows, hidden, next_hidden, read.weights, read.values, read.first
+            )
+            if softened is not None:
+                softened.rows = next_rows
         narrow = None
         if isinstance(edge_latents, NarrowLatents):  # wide ones are computed only where something reads them
             narrow, edge_latents = edge_latents, edge_latents.wide()
@@ -194,6 +284,9 @@ class BoundDecoders(eqx.Module):
             self.probes, self.on_edges, self.on_pooled, self.scores, self.node_counts, self.fragments, strict=True
         ):
             graph = [linear(pooled) + next(from_graph) for linear in on_pooled]
+            if graph_logits is not None and probe.location is Location.GRAPH:
+                graph = [graph_logits[:, graph_at : graph_at + num_scalars(probe)]]
+                graph_at += num_scalars(probe)
             if score is not None and is_fused(score):
                 columns = self.on_nodes.starts[at : at + count]
                 if narrow is not None and fragments is not None:
@@ -206,7 +299,7 @@ class BoundDecoders(eqx.Module):
                 if probe.location is Location.EDGE:
                     logits[name] = edge_pointer_logits(*arguments)
                 elif softened is not None and probe.kind is Kind.POINTER:
-                    logits[name], softened[name] = logits_and_softmax_of(*arguments)
+                    logits[name], softened.pointers[name] = logits_and_softmax_of(*arguments)
                 else:
                     logits[name] = logits_of(*arguments)
             else:

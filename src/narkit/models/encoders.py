@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from narkit.models.features import Bases, Scalars, join
 from narkit.models.layers import Linear
@@ -44,13 +44,53 @@ class Encoders(eqx.Module):
 
 def scalars_of(spec: Spec, values: Values, num_nodes: int) -> Scalars:
     """The scalars of one sample at one step, in the order of `values`, which must be that of the encoders."""
-    at = {location: [] for location in Location}
-    for name, value in values.items():
-        at[feature_location(spec[name])].append(_scalars(spec[name], value))
+    return Scalars.of(*(_joined(spec, values, num_nodes, at) for at in (Location.NODE, Location.EDGE, Location.GRAPH)))
+
+
+def _joined(spec: Spec, values: Values, num_nodes: int, location: Location) -> Array:
+    """The scalars that are features of nodes, edges or the graph, side by side."""
+    parts = [_scalars(spec[name], value) for name, value in values.items() if feature_location(spec[name]) is location]
     shapes = {Location.NODE: (num_nodes,), Location.EDGE: (num_nodes, num_nodes), Location.GRAPH: ()}
-    none = {location: jnp.zeros((*shape, 0)) for location, shape in shapes.items()}
-    joined = {location: jnp.concatenate(parts, -1) if parts else none[location] for location, parts in at.items()}
-    return Scalars(joined[Location.NODE], joined[Location.EDGE], joined[Location.GRAPH])
+    return jnp.concatenate(parts, -1) if parts else jnp.zeros((*shapes[location], 0))
+
+
+class Reading(eqx.Module):
+    """What a network reads at a step, for a batch."""
+
+    rows: Float[Array, "batch node scalar"]  # as in `Scalars`
+    edges: dict[str, Array]  # values of the probes that are features of edges
+
+    @classmethod
+    def of(cls, spec: Spec, values: Values, num_nodes: int) -> Reading:
+        """Of the values of a batch, in the order of the encoders."""
+        edges = {name: value for name, value in values.items() if feature_location(spec[name]) is Location.EDGE}
+        return cls(jax.vmap(lambda sample: scalars_of(spec, sample, num_nodes).rows)(values), edges)
+
+    def scalars(self, spec: Spec, num_node_scalars: int) -> Scalars:
+        edges = self._by_sample(lambda sample: _joined(spec, sample, self.rows.shape[1], Location.EDGE))
+        return Scalars(self.rows, edges, num_node_scalars)
+
+    def adjacency(self, spec: Spec) -> Bool[Array, "batch node node"]:
+        return self._by_sample(lambda sample: adjacency(spec, sample, self.rows.shape[1]))
+
+    def _by_sample(self, function: Callable[[Values], Array]) -> Array:
+        return jax.vmap(lambda sample, _: function(sample))(self.edges, self.rows)  # there may be no edges to go by
+
+
+def row_columns(spec: Spec, names: Sequence[str]) -> dict[str, int]:
+    """Where the scalars of a probe begin in a node's row, for those of the encoded probes that are there."""
+    columns, at = {}, 0
+    for location in (Location.NODE, Location.GRAPH):
+        for name in names:
+            if feature_location(spec[name]) is location:
+                columns[name] = at
+                at += num_scalars(spec[name])
+    return columns
+
+
+def num_scalars(probe: Probe) -> int:
+    """How many scalars a probe has in a node's row."""
+    return probe.num_classes or 1
 
 
 def _linears(probe: Probe, hidden_size: int, *, key: PRNGKeyArray) -> tuple[Linear, ...]:

@@ -65,11 +65,32 @@ class Bases(eqx.Module):
 
 
 class Scalars(eqx.Module):
-    """What varies from step to step of factored features: the scalars of nodes, edges and the graph."""
+    """What varies from step to step of factored features: the scalars of nodes, edges and the graph.
 
-    node: Float[Array, "*batch node node_scalar"]
+    What is no feature of edges is one array, and so one carry and one stack of a time loop.
+    """
+
+    rows: Float[Array, "*batch node scalar"]  # of a node, and behind them those of the graph, the same in every row
     edge: Float[Array, "*batch node node edge_scalar"]
-    graph: Float[Array, "*batch graph_scalar"]
+    num_node_scalars: int = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls,
+        node: Float[Array, "*batch node node_scalar"],
+        edge: Float[Array, "*batch node node edge_scalar"],
+        graph: Float[Array, "*batch graph_scalar"],
+    ) -> Scalars:
+        of_graph = jnp.broadcast_to(graph[..., None, :], (*node.shape[:-1], graph.shape[-1]))
+        return cls(jnp.concatenate([node, of_graph], axis=-1), edge, node.shape[-1])
+
+    @property
+    def node(self) -> Float[Array, "*batch node node_scalar"]:
+        return self.rows[..., : self.num_node_scalars]
+
+    @property
+    def graph(self) -> Float[Array, "*batch graph_scalar"]:
+        return jnp.squeeze(self.rows[..., :1, self.num_node_scalars :], axis=-2)
 
 
 class FoldedLinear(eqx.Module):

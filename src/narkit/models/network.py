@@ -25,12 +25,21 @@ from narkit.kernels.fused import launch
 from narkit.kernels.shared_product import merge, shared_product
 from narkit.kernels.time_loop import choose, time_loop
 from narkit.models import predictions
-from narkit.models.decoders import BoundDecoders, Decoders
-from narkit.models.encoders import Encoders, Values, adjacency, as_value, as_values, scalars_of
+from narkit.models.decoders import BoundDecoders, Decoders, Softened
+from narkit.models.encoders import (
+    Encoders,
+    Reading,
+    Values,
+    as_value,
+    as_values,
+    feature_location,
+    row_columns,
+    scalars_of,
+)
 from narkit.models.features import Bases, Scalars, bind_together
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
-from narkit.spec import Spec, Stage
+from narkit.spec import Location, Spec, Stage
 
 
 class Hints(enum.StrEnum):
@@ -170,10 +179,12 @@ class Reasoner(eqx.Module):
             raise BatchError(f"expected a batch of {' or '.join(self.algorithms)}, got one of {algorithm}")
         spec = ALGORITHMS[algorithm].transformed_spec
         encoders = self.encoders[algorithm]
+        # Where hints are read again, they go from their decoders straight into the rows of the next step.
+        columns = row_columns(spec, tuple(encoders.linears)) if self.hints is Hints.ENCODED else None
 
         def bind(bases: Bases) -> BoundReasoner:
             processor = self.processor.bind(bases)
-            hint_decoders = self.hint_decoders[algorithm].bind(spec, bases)
+            hint_decoders = self.hint_decoders[algorithm].bind(spec, bases, columns)
             return BoundReasoner(
                 algorithm=algorithm,
                 encoded=tuple(encoders.linears),
@@ -221,28 +232,30 @@ class BoundReasoner(eqx.Module):
     def spec(self) -> Spec:
         return ALGORITHMS[self.algorithm].transformed_spec
 
+    def read(self, values: Values) -> Reading:
+        """What a step reads, of the values of all encoded probes."""
+        return Reading.of(self.spec, {name: values[name] for name in self.encoded}, values["pos"].shape[-1])
+
     def step(
         self,
-        values: Values,
+        reading: Reading,
         hidden: Float[Array, "batch node hidden"],
-        softened: dict[str, Array] | None = None,
+        softened: Softened | None = None,
     ) -> tuple[LastStep, dict[str, Array]]:
         """One step for a batch: the next hidden states, and the logits of the next hints.
 
         `softened` as for decoders.
         """
-        num_nodes = hidden.shape[1]
-        encoded = {name: values[name] for name in self.encoded}
-        scalars = jax.vmap(lambda sample: scalars_of(self.spec, sample, num_nodes))(encoded)
+        scalars = reading.scalars(self.spec, self.output_decoders.node_features.directions.shape[0])
         if launch.mode() is launch.Mode.FUSED:  # the kernels backward read them again
-            scalars = jax.tree.map(lambda leaf: checkpoint_name(leaf, SAVED), scalars)
-        connected = jax.vmap(lambda sample: adjacency(self.spec, sample, num_nodes))(encoded)
+            scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
+        connected = reading.adjacency(self.spec)
         to_processor, to_decoders = None, None
         if self.on_hidden is not None:
             weights = (self.processor.hidden_weights, self.hint_decoders.hidden_weights)
             hidden, (to_processor, to_decoders) = shared_product(hidden, weights, self.on_hidden)
         next_hidden, latents = self.processor.batched_with_latents(scalars, connected, hidden, to_processor)
-        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, softened)
+        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, reading.rows, softened)
         return LastStep(scalars, hidden, next_hidden), logits
 
     def outputs(self, last: LastStep) -> dict[str, Array]:
@@ -286,9 +299,15 @@ def unroll(
 
     def step(network, data, i, carry):
         hidden, hints = carry
-        softened: dict[str, Array] | None = {} if feeds_back and not hard else None
-        here, logits = network.step({**data["inputs"], **hints}, hidden, softened)
-        return (here.next_hidden, next_hints(data, i, logits, softened or {})), kept(data, i, logits), here
+        softened = Softened() if feeds_back and not hard else None
+        here, logits = network.step(reading(data, *hints), hidden, softened)
+        return (here.next_hidden, next_hints(data, i, logits, softened or Softened())), kept(data, i, logits), here
+
+    def reading(data, rows, edges):
+        if rows is None:  # the same at every step
+            rows = checkpoint_name(rows_of(data["inputs"]), SAVED)
+        edges = {**data["inputs"], **edges}
+        return Reading(rows, {name: edges[name] for name in network.encoded if name in of_edges})
 
     def kept(data, i, logits):
         if callable(keep_hints):
@@ -298,17 +317,32 @@ def unroll(
 
     def next_hints(data, i, logits, softened):
         if not feeds_back:
-            return {}
+            return to_carry(data, {})
         revise = predictions.harden if hard else predictions.soften
-        hints = softened | {name: revise(spec[name], values) for name, values in logits.items() if name not in softened}
+        wanted = [name for name in logits if name not in softened.pointers]
+        if softened.rows is not None:
+            wanted = [name for name in wanted if name in of_edges]
+        revised = {name: revise(spec[name], logits[name]) for name in wanted}
+        hints = to_carry(data, softened.pointers | revised, softened.rows)
         if forcing == 0.0:
             return hints
         truth = {name: as_value(spec[name], values[i + 1], num_nodes) for name, values in data["hints"].items()}
         forced = jnp.ones(batch_size, bool)
         if forcing < 1.0:
             forced = jax.random.bernoulli(jax.random.fold_in(data["key"], i), forcing, (batch_size,))
-        return {name: choose(forced, truth[name], values) for name, values in hints.items()}
+        return jax.tree.map(functools.partial(choose, forced), to_carry(data, truth), hints)
 
+    def to_carry(data, hints, rows=None):
+        """Hints that are features of edges one by one, and the others as a part of what nodes read."""
+        if rows is None and not of_edges.issuperset(hints):
+            rows = rows_of({**data["inputs"], **hints})
+        return rows, {name: values for name, values in hints.items() if name in of_edges}
+
+    def rows_of(values):
+        in_rows = {name: values[name] for name in network.encoded if name not in of_edges}
+        return Reading.of(spec, in_rows, num_nodes).rows
+
+    of_edges = {name for name in network.encoded if feature_location(spec[name]) is Location.EDGE}
     data = {"inputs": as_values(spec, batch.inputs, num_nodes), "lengths": batch.lengths}
     if forcing > 0.0 or callable(keep_hints):
         data |= {"hints": batch.hints}
@@ -320,7 +354,8 @@ def unroll(
         num_steps = jnp.maximum(1, batch.lengths.max() - 1)
     # Every sample takes part in the first step, even one without a second hint.
     last_steps = jnp.maximum(0, batch.lengths - 2)
-    _, hint_logits, last = time_loop(step, network, data, (hidden, hints), num_steps, batch.num_steps, last_steps)
+    carry = (hidden, to_carry(data, hints))
+    _, hint_logits, last = time_loop(step, network, data, carry, num_steps, batch.num_steps, last_steps)
     return predictions.finish_logits(spec, network.outputs(last), noise_key), hint_logits
 
 

@@ -79,11 +79,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
   const int seed = blockIdx.z, sample = blockIdx.x, lane = threadIdx.x % 32;
   const long long index = (long long)seed * SAMPLES + sample;
   logits += index * N * WIDTH;
-  scalars += index * N * SCALARS;
+  scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * SCALARS;
   next += index * N * SCALARS;
 #if GRAPH
-  hidden += index * N * H;
-  next_hidden += index * N * H;
+  hidden += ((long long)row_of(seed, TIMED_hidden, NOW) * SAMPLES + sample) * N * H;
+  next_hidden += ((long long)row_of(seed, TIMED_next_hidden, NOW) * SAMPLES + sample) * N * H;
   directions += seed * NODE_SCALARS * H;
   offset += seed * H;
   weights += seed * READ * GRAPH;

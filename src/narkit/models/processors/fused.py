@@ -36,9 +36,8 @@ def is_fused(message_passing: MessagePassing, attention: TripletEdgeAttention | 
 class FusedGatedStep(BoundProcessor):
     """A step of gated message passing, everyone to everyone. What a node contributes is one product per step."""
 
-    node_directions: Float[Array, "node_scalar terms"]
+    scalars: Basis  # of what the scalars of nodes and the graph add to the terms of every node, and all offsets
     from_hidden: Float[Array, "hidden last_terms"]  # those of attention do not depend on the hidden state
-    graph: Basis  # of what the graph adds to the terms of every node, and all offsets
     message_weights: MessageWeights
     update_weights: UpdateWeights
     slope: float = eqx.field(static=True)
@@ -83,9 +82,12 @@ class FusedGatedStep(BoundProcessor):
         directions = jnp.concatenate([blank if part is None else part.directions for part in graph], axis=1)
         offsets = jnp.concatenate([jnp.zeros(size) if part is None else part.offset for part in graph])
         return cls(
-            node_directions=node_directions,
+            # The graph's scalars as scalars of every node: one product with the cotangents of all terms.
+            scalars=Basis(
+                jnp.concatenate([node_directions, directions]),
+                offsets + bias + _on_messages_bias(message_passing, len(graph), size),
+            ),
             from_hidden=from_hidden,
-            graph=Basis(directions, offsets + bias + _on_messages_bias(message_passing, len(graph), size)),
             message_weights=MessageWeights.of(
                 bound_attention,
                 _at_least_one(edge.directions),
@@ -103,13 +105,13 @@ class FusedGatedStep(BoundProcessor):
 
     def with_terms(self, nodes: FoldedLinear, graph: Basis) -> FusedGatedStep:
         """The same with further terms per node, which others read, on the right of its own."""
-        directions = jnp.concatenate([self.graph.directions, graph.directions], axis=1)
-        offset = jnp.concatenate([self.graph.offset, graph.offset + nodes.basis.offset])
+        further = jnp.concatenate([nodes.basis.directions, graph.directions])
+        directions = jnp.concatenate([self.scalars.directions, further], axis=1)
+        offset = jnp.concatenate([self.scalars.offset, graph.offset + nodes.basis.offset])
         return dataclasses.replace(
             self,
-            node_directions=jnp.concatenate([self.node_directions, nodes.basis.directions], axis=1),
+            scalars=Basis(directions, offset),
             from_hidden=jnp.concatenate([self.from_hidden, nodes.dense_weights[0]], axis=1),
-            graph=Basis(directions, offset),
         )
 
     def __call__(self, scalars: Scalars, adjacency: Array, hidden: Hidden) -> Hidden:
@@ -138,12 +140,8 @@ class FusedGatedStep(BoundProcessor):
         """The next hidden states, and the terms of nodes for those who read further ones."""
         if from_hidden is None:
             from_hidden = hidden @ self.from_hidden
-        of_hidden = _at_the_right(from_hidden, self.node_directions.shape[1])
-        # The graph's scalars as scalars of every node: one product with the cotangents of all terms, not two and a sum.
-        of_graph = jnp.broadcast_to(scalars.graph[:, None], (*hidden.shape[:-1], scalars.graph.shape[-1]))
-        given = jnp.concatenate([scalars.node, of_graph], axis=-1)
-        directions = jnp.concatenate([self.node_directions, self.graph.directions])
-        terms = of_hidden + narrow_product(given, directions, self.graph.offset)
+        of_hidden = _at_the_right(from_hidden, self.scalars.offset.shape[0])
+        terms = of_hidden + narrow_product(scalars.rows, self.scalars.directions, self.scalars.offset)
         terms = checkpoint_name(terms, SAVED)  # the kernels backward read them again
         edges = scalars.edge
         if edges.shape[-1] == 0:
