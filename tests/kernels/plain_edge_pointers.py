@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from narkit.kernels.fused.edge_pointer import edge_pointer_logits
+from narkit.kernels.fused.edge_pointer import edge_pointer_logits, edge_pointer_logits_and_means
 from narkit.kernels.fused.pointer import PointerWeights
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
@@ -51,3 +52,14 @@ def assert_equal_to_plain(
         return edge_pointer_logits(nodes, FIRST, SECOND, THIRD, edges, weights)
 
     assert_equal(ours, plain, arguments, cotangent, device, TOLERANCE if ties else OF_GRADIENTS)
+
+    def with_means(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Array, Array]:
+        return edge_pointer_logits_and_means(nodes, FIRST, SECOND, THIRD, edges, weights)
+
+    def plain_with_means(*arguments: Any) -> tuple[Array, Array]:
+        logits = plain(*arguments)
+        probabilities = jax.nn.softmax(logits)
+        return logits, jnp.stack([probabilities.mean(-3), probabilities.mean(-2)], axis=-1)
+
+    cotangents = (0.01 * cotangent, draw(samples, num_nodes, num_nodes, 2))
+    assert_equal(with_means, plain_with_means, arguments, cotangents, device, 5 * TOLERANCE if ties else OF_GRADIENTS)

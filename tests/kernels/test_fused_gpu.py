@@ -19,7 +19,14 @@ from narkit.kernels.fused import launch
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
-from . import plain_edge_pointers, plain_over_time, plain_pointers, plain_readout, plain_triplets
+from . import (
+    plain_edge_pointers,
+    plain_edge_readout,
+    plain_over_time,
+    plain_pointers,
+    plain_readout,
+    plain_triplets,
+)
 from .plain_step import assert_equal_to_plain
 
 pytestmark = pytest.mark.gpu
@@ -78,6 +85,7 @@ def test_products_over_time_equal_plain_formulas(num_steps: int, scale: int) -> 
 @pytest.mark.parametrize("num_nodes", SIZES)
 def test_readout_equals_plain_formula(num_nodes: int) -> None:
     plain_readout.assert_equal_to_plain(2, 3, num_nodes, cpu())
+    plain_edge_readout.assert_equal_to_plain(2, 3, num_nodes, 6, cpu())
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)

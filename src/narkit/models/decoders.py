@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from narkit.kernels import triplets
 from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
-from narkit.kernels.fused.edge_pointer import edge_pointer_logits
+from narkit.kernels.fused.edge_pointer import edge_pointer_logits, edge_pointer_logits_and_means
+from narkit.kernels.fused.edge_readout import EdgeValue, EdgeValueKind, edge_readout
 from narkit.kernels.fused.latent_pointer import (
     Fragments,
     LatentPointerWeights,
@@ -32,6 +33,11 @@ from narkit.models.encoders import num_scalars
 from narkit.models.features import ALIGNMENT, Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, max_over_first, side_by_side
 from narkit.spec import Kind, Location, Probe, Spec
+
+
+# The order of what decoders read of nodes.
+POINTERS, SENDERS, RECEIVERS, OTHERS = range(4)
+NUM_GROUPS = 4
 
 
 class Decoder(eqx.Module):
@@ -92,8 +98,16 @@ class Decoders(eqx.Module):
         decoders = self.by_probe.values()
         hidden = (self.hidden_size, self.hidden_size)
         latent = (self.latent_size,) if self.latent_size else ()
-        # Of pointers first: in a node's row they begin where memory is aligned, and others stand side by side.
-        on_nodes = _merge([linear for d in decoders for linear in d.on_nodes], bases.node, hidden, ALIGNMENT)
+        # Of pointers first: in a node's row they begin where memory is aligned. Then those of edges that do not point,
+        # as senders and as receivers, which are read together.
+        on_edges = [d.on_edges if d.score is not None else () for d in decoders]
+        together = [linear for d in decoders if d.score is None for linear in d.on_edges]
+        order = [
+            POINTERS if d.score is not None else SENDERS + i if d.on_edges else OTHERS
+            for d in decoders
+            for i in range(len(d.on_nodes))
+        ]
+        on_nodes = _merge([linear for d in decoders for linear in d.on_nodes], bases.node, hidden, ALIGNMENT, order)
         on_pooled, on_graph = [d.on_pooled for d in decoders], [linear for d in decoders for linear in d.on_graph]
         values = None
         if columns is not None and self.hidden_size == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED:
@@ -101,13 +115,14 @@ class Decoders(eqx.Module):
         read = None
         if values is not None:
             graph = _readout_weights(bases, on_pooled, on_graph) if on_graph else None
-            read = Readout(graph, tuple(values), on_nodes.widest_end)
+            read = Readout(graph, tuple(values), on_nodes.ends[POINTERS])
             on_pooled, on_graph = [() for _ in decoders], []
         return BoundDecoders(
             probes=tuple((name, spec[name]) for name in self.by_probe),
             node_features=bases.node,
             on_nodes=on_nodes,
-            on_edges=tuple(tuple(fold(linear, bases.edge, latent) for linear in d.on_edges) for d in decoders),
+            on_edges=tuple(tuple(fold(linear, bases.edge, latent) for linear in linears) for linears in on_edges),
+            on_edges_together=_merge(together, bases.edge, latent),
             on_pooled=tuple(on_pooled),
             on_graph=_merge(on_graph, bases.graph),
             scores=tuple(d.score for d in decoders),
@@ -127,8 +142,6 @@ class Decoders(eqx.Module):
                 return None
             if name in columns:
                 source = of_graph if probe.location is Location.GRAPH else own[0]
-                if probe.location is Location.NODE and source < on_nodes.widest_end:  # as many classes as features
-                    return None
                 found.append(Value(VALUES[probe.location, probe.kind], source, columns[name], width))
             of_graph += width if probe.location is Location.GRAPH else 0
         kept = [name for name in columns if name not in self.by_probe]
@@ -146,6 +159,18 @@ VALUES = {
     (Location.GRAPH, Kind.CATEGORICAL): ValueKind.GRAPH_CATEGORICAL,
 }
 """What a kernel makes values of."""
+
+
+EDGE_VALUES = {
+    Kind.SCALAR: EdgeValueKind.SCALAR,
+    Kind.MASK: EdgeValueKind.MASK,
+    Kind.CATEGORICAL: EdgeValueKind.CATEGORICAL,
+}
+
+
+def decoded_together(probe: Probe) -> bool:
+    """Whether a probe is one of those of edges that do not point."""
+    return probe.location is Location.EDGE and probe.kind in EDGE_VALUES
 
 
 class Readout(eqx.Module):
@@ -167,7 +192,8 @@ def _readout_weights(bases: Bases, on_pooled: Sequence[tuple[Linear, ...]], on_g
 class Softened:
     """What decoders make for the next step beside logits, where it costs nothing more."""
 
-    pointers: dict[str, Array] = field(default_factory=dict)  # softmaxes of pointers
+    edges: dict[str, Array] = field(default_factory=dict)  # scalars of pointers, which are features of edges
+    together: Array | None = None  # scalars of the other probes of edges, side by side
     rows: Array | None = None  # what the next step reads of nodes and the graph
 
 
@@ -185,7 +211,7 @@ class MergedLinears(eqx.Module):
     merged: FoldedLinear | None
     widths: tuple[int, ...] = eqx.field(static=True)
     starts: tuple[int, ...] = eqx.field(static=True)  # where the outputs of each begin
-    widest_end: int = eqx.field(static=True)  # where those end that are as wide as the input
+    ends: tuple[int, ...] = eqx.field(static=True)  # where those of each group end
 
     def __call__(
         self, scalars: Float[Array, "*axes scalar"], *dense: Array, product: Array | None = None
@@ -202,24 +228,27 @@ class MergedLinears(eqx.Module):
 
 
 def _merge(
-    linears: Sequence[Linear], basis: Basis, dense_sizes: Sequence[int] = (), multiple_of: int = 1
+    linears: Sequence[Linear],
+    basis: Basis,
+    dense_sizes: Sequence[int] = (),
+    multiple_of: int = 1,
+    groups: Sequence[int] | None = None,
 ) -> MergedLinears:
-    """Merges Linears, the wide ones first, and fills the columns up with zeros to a multiple of so many."""
-    if not linears:
-        return MergedLinears(None, (), (), 0)
+    """Merges Linears, group by group, and fills the columns up with zeros to a multiple of so many."""
+    group_of = groups or [0] * len(linears)
     widths = tuple(linear.bias.shape[0] for linear in linears)
-    is_wide = [width == basis.offset.shape[0] for width in widths]
-    order = sorted(range(len(linears)), key=lambda i: not is_wide[i])
-    ends = list(itertools.accumulate(widths[i] for i in order))
-    starts = {i: end - widths[i] for i, end in zip(order, ends, strict=True)}
+    ends = tuple(sum(w for w, own in zip(widths, group_of, strict=True) if own <= group) for group in range(NUM_GROUPS))
+    if not linears:
+        return MergedLinears(None, (), (), ends)
+    order = sorted(range(len(linears)), key=lambda i: group_of[i])
+    after = itertools.accumulate(widths[i] for i in order)
+    starts = {i: end - widths[i] for i, end in zip(order, after, strict=True)}
     merged = side_by_side([linears[i] for i in order])
     if missing := -sum(widths) % multiple_of:
         fill = (jnp.pad(merged.weight, ((0, 0), (0, missing))), jnp.pad(merged.bias, (0, missing)))
         merged = eqx.tree_at(lambda linear: (linear.weight, linear.bias), merged, fill)
-    widest_end = sum(width for width, wide in zip(widths, is_wide, strict=True) if wide)
-    return MergedLinears(
-        fold(merged, basis, dense_sizes), widths, tuple(starts[i] for i in range(len(linears))), widest_end
-    )
+    in_order = tuple(starts[i] for i in range(len(linears)))
+    return MergedLinears(fold(merged, basis, dense_sizes), widths, in_order, ends)
 
 
 class BoundDecoders(eqx.Module):
@@ -234,6 +263,7 @@ class BoundDecoders(eqx.Module):
     scores: tuple[Linear | None, ...]
     node_counts: tuple[int, ...] = eqx.field(static=True)
     fragments: tuple[Fragments | None, ...]
+    on_edges_together: MergedLinears  # of probes of edges that do not point
     readout: Readout | None
 
     @property
@@ -248,14 +278,12 @@ class BoundDecoders(eqx.Module):
         next_hidden: Float[Array, "batch node hidden"],
         edge_latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
         from_hidden: Float[Array, "batch node _"] | None = None,
-        rows: Float[Array, "batch node scalar"] | None = None,
         softened: Softened | None = None,
     ) -> dict[str, Array]:
         """The logits of every decoded probe for a batch at one step.
 
-        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already. `rows` are
-        the scalars of nodes and the graph, in one array. What the next step reads and costs nothing more is put into
-        `softened`.
+        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already. What the
+        next step reads and costs nothing more is put into `softened`.
         """
         all_nodes = self.on_nodes(scalars.node, hidden, next_hidden, product=from_hidden)
         if self.readout is not None or any(score is not None and is_fused(score) for score in self.scores):
@@ -264,10 +292,9 @@ class BoundDecoders(eqx.Module):
         from_graph = iter(self.on_graph.split(self.on_graph(scalars.graph)))
         graph_logits, graph_at = None, 0
         if self.readout is not None:
-            assert rows is not None
             read = self.readout
             next_rows, graph_logits = readout(
-                all_nodes, rows, hidden, next_hidden, read.weights, read.values, read.first
+                all_nodes, scalars.rows, hidden, next_hidden, read.weights, read.values, read.first
             )
             if softened is not None:
                 softened.rows = next_rows
@@ -277,6 +304,7 @@ class BoundDecoders(eqx.Module):
         latents = () if edge_latents is None else (edge_latents,)
         features = jnp.concatenate([self.node_features(scalars.node), hidden, next_hidden], axis=-1)
         pooled = jax.vmap(max_over_first)(features)
+        of_edges = iter(self._edge_logits(all_nodes, scalars, latents, softened))
         logits = {}
         arguments: Any
         at = 0
@@ -296,18 +324,53 @@ class BoundDecoders(eqx.Module):
                 else:
                     arguments = _pointer_arguments(all_nodes, columns, scalars.edge, latents, on_edges[0], score)
                     logits_of, logits_and_softmax_of = pointer_logits, pointer_logits_and_softmax
-                if probe.location is Location.EDGE:
+                if probe.location is Location.EDGE and softened is not None:
+                    logits[name], softened.edges[name] = edge_pointer_logits_and_means(*arguments)
+                elif probe.location is Location.EDGE:
                     logits[name] = edge_pointer_logits(*arguments)
                 elif softened is not None and probe.kind is Kind.POINTER:
-                    logits[name], softened.pointers[name] = logits_and_softmax_of(*arguments)
+                    logits[name], probabilities = logits_and_softmax_of(*arguments)
+                    softened.edges[name] = probabilities[..., None]
                 else:
                     logits[name] = logits_of(*arguments)
+            elif decoded_together(probe):
+                values = next(of_edges)
+                logits[name] = values if probe.kind is Kind.CATEGORICAL else values[..., 0]
             else:
                 edges = [linear(scalars.edge, *latents) for linear in on_edges]
                 put_together = functools.partial(_logits, probe, score=score)
                 logits[name] = jax.vmap(put_together)(from_nodes[at : at + count], edges, graph)
             at += count
         return logits
+
+    def _edge_logits(
+        self, all_nodes: Array, scalars: Scalars, latents: Sequence[Array], softened: Softened | None
+    ) -> list[Array]:
+        """The logits of the probes of edges that do not point: what both ends and the edge itself add."""
+        if self.on_edges_together.merged is None:
+            return []
+        linear = self.on_edges_together.merged
+        if scalars.edge.shape[-1] and launch.mode() is launch.Mode.FUSED:
+            given = latents[0] @ linear.dense_weights[0] if latents else None
+            logits, values = edge_readout(
+                all_nodes, self.on_nodes.ends[POINTERS], scalars.edge, *_parts(linear.basis), given, self._edge_values()
+            )
+            if softened is not None:
+                softened.together = values
+        else:
+            ends = (0, *self.on_nodes.ends)
+            senders, receivers = (all_nodes[..., ends[i] : ends[i + 1]] for i in (SENDERS, RECEIVERS))
+            logits = senders[:, :, None] + receivers[:, None] + linear(scalars.edge, *latents)
+        return self.on_edges_together.split(logits)
+
+    def _edge_values(self) -> list[EdgeValue]:
+        kinds = [probe.kind for _, probe in self.probes if decoded_together(probe)]
+        starts_and_widths = zip(self.on_edges_together.starts, self.on_edges_together.widths, strict=True)
+        return [EdgeValue(EDGE_VALUES[kind], *at) for kind, at in zip(kinds, starts_and_widths, strict=True)]
+
+
+def _parts(basis: Basis) -> tuple[Array, Array]:
+    return basis.directions, basis.offset
 
 
 def is_fused(score: Linear) -> bool:
@@ -352,10 +415,10 @@ def _logits(probe: Probe, nodes: list[Array], edges: list[Array], graph: list[Ar
             return graph[0] + nodes[0][:, 0]
         case Location.NODE:
             values = nodes[0]
-        case Location.EDGE:
-            values = nodes[0][:, None] + nodes[1][None] + edges[0]
         case Location.GRAPH:
             values = graph[0]
+        case Location.EDGE:
+            raise ValueError("probes of edges that do not point are decoded together")
         case _:
             assert_never(probe.location)
     return values if probe.kind is Kind.CATEGORICAL else values[..., 0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import equinox as eqx
@@ -58,23 +58,36 @@ class Reading(eqx.Module):
     """What a network reads at a step, for a batch."""
 
     rows: Float[Array, "batch node scalar"]  # as in `Scalars`
-    edges: dict[str, Array]  # values of the probes that are features of edges
+    edges: dict[str, Float[Array, "batch node node _"]]  # scalars of the probes that are features of edges
 
     @classmethod
     def of(cls, spec: Spec, values: Values, num_nodes: int) -> Reading:
         """Of the values of a batch, in the order of the encoders."""
-        edges = {name: value for name, value in values.items() if feature_location(spec[name]) is Location.EDGE}
-        return cls(jax.vmap(lambda sample: scalars_of(spec, sample, num_nodes).rows)(values), edges)
+        rows = jax.vmap(lambda sample: scalars_of(spec, sample, num_nodes).rows)(values)
+        return cls(rows, edge_scalars(spec, values))
 
-    def scalars(self, spec: Spec, num_node_scalars: int) -> Scalars:
-        edges = self._by_sample(lambda sample: _joined(spec, sample, self.rows.shape[1], Location.EDGE))
+    def scalars(self, num_node_scalars: int) -> Scalars:
+        none = jnp.zeros((*self.rows.shape[:2], self.rows.shape[1], 0))
+        edges = jnp.concatenate(list(self.edges.values()), axis=-1) if self.edges else none
         return Scalars(self.rows, edges, num_node_scalars)
 
     def adjacency(self, spec: Spec) -> Bool[Array, "batch node node"]:
-        return self._by_sample(lambda sample: adjacency(spec, sample, self.rows.shape[1]))
+        """Who may talk to whom: self-loops, either direction of a node pointer, either direction of an edge mask."""
+        connected = jnp.broadcast_to(
+            jnp.eye(self.rows.shape[1], dtype=bool), (*self.rows.shape[:2], self.rows.shape[1])
+        )
+        for name, scalars in self.edges.items():
+            probe = spec[name]
+            if probe.location is Location.NODE or probe.kind is Kind.MASK:
+                either = scalars[..., 0] + jnp.swapaxes(scalars[..., 0], 1, 2)
+                connected |= either > (0.5 if probe.location is Location.NODE else 0.0)
+        return connected
 
-    def _by_sample(self, function: Callable[[Values], Array]) -> Array:
-        return jax.vmap(lambda sample, _: function(sample))(self.edges, self.rows)  # there may be no edges to go by
+
+def edge_scalars(spec: Spec, values: Values) -> dict[str, Array]:
+    """The scalars of those probes that are features of edges."""
+    found = {name: value for name, value in values.items() if feature_location(spec[name]) is Location.EDGE}
+    return {name: _scalars(spec[name], value) for name, value in found.items()}
 
 
 def row_columns(spec: Spec, names: Sequence[str]) -> dict[str, int]:
@@ -137,15 +150,3 @@ def as_value(probe: Probe, array: Array, num_nodes: int) -> Array:
             return jax.nn.one_hot(array, num_nodes)
         case _:
             assert_never(probe.kind)
-
-
-def adjacency(spec: Spec, values: Values, num_nodes: int) -> Bool[Array, "node node"]:
-    """Who may talk to whom: self-loops, either direction of a node pointer, either direction of an edge mask."""
-    connected = jnp.eye(num_nodes, dtype=bool)
-    for name, value in values.items():
-        probe = spec[name]
-        if probe.location is Location.NODE and feature_location(probe) is Location.EDGE:
-            connected |= value + value.T > 0.5
-        elif probe.location is Location.EDGE and probe.kind is Kind.MASK:
-            connected |= value + value.T > 0.0
-    return connected

@@ -25,18 +25,21 @@ from narkit.kernels.fused import launch
 from narkit.kernels.shared_product import merge, shared_product
 from narkit.kernels.time_loop import choose, time_loop
 from narkit.models import predictions
-from narkit.models.decoders import BoundDecoders, Decoders, Softened
+from narkit.models.decoders import BoundDecoders, Decoders, Softened, decoded_together
 from narkit.models.encoders import (
     Encoders,
     Reading,
     Values,
     as_value,
     as_values,
+    edge_scalars,
     feature_location,
+    num_scalars,
     row_columns,
     scalars_of,
 )
 from narkit.models.features import Bases, Scalars, bind_together
+from narkit.models.layers import split_outputs
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
 from narkit.spec import Location, Spec, Stage
@@ -79,6 +82,7 @@ class Unrolling:
 
 
 DEFAULT_UNROLLING = Unrolling()
+_NOTHING = Softened()
 
 
 AnyArray = Array | np.ndarray
@@ -246,7 +250,7 @@ class BoundReasoner(eqx.Module):
 
         `softened` as for decoders.
         """
-        scalars = reading.scalars(self.spec, self.output_decoders.node_features.directions.shape[0])
+        scalars = reading.scalars(self.output_decoders.node_features.directions.shape[0])
         if launch.mode() is launch.Mode.FUSED:  # the kernels backward read them again
             scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
         connected = reading.adjacency(self.spec)
@@ -255,7 +259,7 @@ class BoundReasoner(eqx.Module):
             weights = (self.processor.hidden_weights, self.hint_decoders.hidden_weights)
             hidden, (to_processor, to_decoders) = shared_product(hidden, weights, self.on_hidden)
         next_hidden, latents = self.processor.batched_with_latents(scalars, connected, hidden, to_processor)
-        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, reading.rows, softened)
+        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, softened)
         return LastStep(scalars, hidden, next_hidden), logits
 
     def outputs(self, last: LastStep) -> dict[str, Array]:
@@ -301,12 +305,13 @@ def unroll(
         hidden, hints = carry
         softened = Softened() if feeds_back and not hard else None
         here, logits = network.step(reading(data, *hints), hidden, softened)
-        return (here.next_hidden, next_hints(data, i, logits, softened or Softened())), kept(data, i, logits), here
+        return (here.next_hidden, next_hints(data, i, logits, softened or _NOTHING)), kept(data, i, logits), here
 
-    def reading(data, rows, edges):
+    def reading(data, rows, edges, together):
         if rows is None:  # the same at every step
             rows = checkpoint_name(rows_of(data["inputs"]), SAVED)
-        edges = {**data["inputs"], **edges}
+        joined = dict(zip(in_carry_together, split_outputs(together, widths), strict=True)) if widths else {}
+        edges = {**edge_scalars(spec, data["inputs"]), **edges, **joined}
         return Reading(rows, {name: edges[name] for name in network.encoded if name in of_edges})
 
     def kept(data, i, logits):
@@ -319,11 +324,14 @@ def unroll(
         if not feeds_back:
             return to_carry(data, {})
         revise = predictions.harden if hard else predictions.soften
-        wanted = [name for name in logits if name not in softened.pointers]
+        wanted = [name for name in logits if name not in softened.edges]
         if softened.rows is not None:
             wanted = [name for name in wanted if name in of_edges]
+        if softened.together is not None:
+            wanted = [name for name in wanted if name not in in_carry_together]
         revised = {name: revise(spec[name], logits[name]) for name in wanted}
-        hints = to_carry(data, softened.pointers | revised, softened.rows)
+        rows, edges, together = to_carry(data, revised, softened)
+        hints = (rows, edges | softened.edges, together)
         if forcing == 0.0:
             return hints
         truth = {name: as_value(spec[name], values[i + 1], num_nodes) for name, values in data["hints"].items()}
@@ -332,17 +340,23 @@ def unroll(
             forced = jax.random.bernoulli(jax.random.fold_in(data["key"], i), forcing, (batch_size,))
         return jax.tree.map(functools.partial(choose, forced), to_carry(data, truth), hints)
 
-    def to_carry(data, hints, rows=None):
-        """Hints that are features of edges one by one, and the others as a part of what nodes read."""
+    def to_carry(data, hints, softened=_NOTHING):
+        """Hints as a part of what nodes read, those that are features of edges one by one or, decoded so, together."""
+        rows, together = softened.rows, softened.together
         if rows is None and not of_edges.issuperset(hints):
             rows = rows_of({**data["inputs"], **hints})
-        return rows, {name: values for name, values in hints.items() if name in of_edges}
+        edges = edge_scalars(spec, hints)
+        if together is None and feeds_back and in_carry_together:
+            together = jnp.concatenate([edges.pop(name) for name in in_carry_together], axis=-1)
+        return rows, edges, together
 
     def rows_of(values):
         in_rows = {name: values[name] for name in network.encoded if name not in of_edges}
         return Reading.of(spec, in_rows, num_nodes).rows
 
     of_edges = {name for name in network.encoded if feature_location(spec[name]) is Location.EDGE}
+    in_carry_together = [name for name, probe in network.hint_decoders.probes if decoded_together(probe) and feeds_back]
+    widths = [num_scalars(spec[name]) for name in in_carry_together]
     data = {"inputs": as_values(spec, batch.inputs, num_nodes), "lengths": batch.lengths}
     if forcing > 0.0 or callable(keep_hints):
         data |= {"hints": batch.hints}

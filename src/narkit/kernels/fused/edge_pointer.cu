@@ -45,13 +45,13 @@ __device__ __forceinline__ float dot_max(float4 w, float4 a, float4 b, float sta
 
 extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_forward(
     const float* __restrict__ nodes, const float* __restrict__ edges, const float* directions, const float* offset,
-    const float* score, const float* bias, float* logits) {
+    const float* score, const float* bias, TIME_PARAMETERS float* logits) {
   const int seed = blockIdx.z, sample = blockIdx.x / TILES, tile = blockIdx.x % TILES;
   const int first_i = tile / TILES_J * TILE_I, first_j = tile % TILES_J * TILE_J, first_k = blockIdx.y * TARGETS;
   const long long index = (long long)seed * SAMPLES + sample;
   nodes += index * N * WIDTH;
-  edges += index * N * N * EDGE_SIZE;
-  logits += index * N * N * N;
+  edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
+  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * N;
 
   float* first_rows = (float*)memory;
   float* second_rows = first_rows + TILE_I * ROW;
@@ -175,9 +175,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_backward(
     float* d_third, float* d_edges, float* small) {
   const int seed = blockIdx.z, sample = blockIdx.x / GROUPS, group = blockIdx.x % GROUPS, h = threadIdx.x;
   const long long index = (long long)seed * SAMPLES + sample;
-  nodes += index * N * WIDTH + h;
-  edges += index * N * N * EDGE_SIZE;
-  d_logits += index * N * N * N;
+  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH + h;
+  edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
+  d_logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * N;
   d_second += (index * GROUPS + group) * N * H + h;
   d_edges += index * N * N * EDGE_SIZE;
 

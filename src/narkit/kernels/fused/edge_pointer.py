@@ -3,6 +3,7 @@
     logit_ijk = sum_h w_h max(a_i + b_j + e_ij, d_k)_h + bias,    e_ij = s_ij D + c, or given as it is
 
 No array over triplets and features is written, and none over edges and features where edges are given by their scalars.
+What a network reads of such pointers, means of the softmax over k, is made by a second kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.kernels.deferred_gradients import STACKED
+from narkit.kernels.deferred_gradients import SAVED, STACKED
 from narkit.kernels.fused.launch import THREADS, Kernel
 from narkit.kernels.fused.pointer import PointerWeights, _operands, side_by_side
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
@@ -24,6 +25,8 @@ EDGES = 64  # at most so many edges in a block, forward
 STRIP, COLUMNS = 4, 8  # as in edge_pointer.cu
 MAX_GROUPS = 8  # at most so many blocks per sample, backward, each of which writes gradients of all nodes
 ROW = 144  # as in edge_pointer.cu
+MEANS_WARPS = 8  # of a block that makes means
+MOST_NODES_OF_MEANS = 100  # what the softmaxes of a sample need stays in shared memory
 
 
 def edge_pointer_logits(
@@ -39,10 +42,31 @@ def edge_pointer_logits(
     a, b and d begin at `first`, `second` and `third` of a node's row. `edges` has the scalars (i, j, scalar), or the
     features themselves.
     """
-    if weights.edges is not None and edges.shape[-1] == 0:
-        edges = jnp.zeros((*edges.shape[:-1], 1))
-        weights = weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
-    return _logits(nodes, edges, weights, (first, second, third))
+    return _logits(nodes, *_with_scalars(edges, weights), (first, second, third))
+
+
+def edge_pointer_logits_and_means(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    second: int,
+    third: int,
+    edges: Float[Array, "sample node node _"],
+    weights: PointerWeights,
+) -> tuple[Float[Array, "sample node node node"], Float[Array, "sample node node 2"]]:
+    """The same, and the mean of the softmax over k, over the edges that enter a node and over those that leave it."""
+    edges, weights = _with_scalars(edges, weights)
+    if nodes.shape[1] > MOST_NODES_OF_MEANS:
+        logits = _logits(nodes, edges, weights, (first, second, third))
+        probabilities = jax.nn.softmax(logits)
+        return logits, jnp.stack([probabilities.mean(-3), probabilities.mean(-2)], axis=-1)
+    return _logits_and_means(nodes, edges, weights, (first, second, third))
+
+
+def _with_scalars(edges: Array, weights: PointerWeights) -> tuple[Array, PointerWeights]:
+    if weights.edges is None or edges.shape[-1]:
+        return edges, weights
+    edges = jnp.zeros((*edges.shape[:-1], 1))
+    return edges, weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
 
 
 def _evenly(n: int, at_most: int) -> int:
@@ -68,7 +92,10 @@ def _forward_only(nodes, edges, weights, columns):
     tiles = -(-n // m["TILE_I"]) * -(-n // m["TILE_J"])
     floats = (m["TILE_I"] + m["TILE_J"]) * ROW + (m["TARGETS"] + 1 + m["P"]) * H + m["P"] * EDGES
     grid = (samples * tiles, -(-n // m["TARGETS"]))
-    kernel = Kernel("edge_pointer.cu", "edge_pointer_forward", tuple(m.items()), grid, 4 * floats)
+    kernel = Kernel(
+        "edge_pointer.cu", "edge_pointer_forward", tuple(m.items()), grid, 4 * floats,
+        rows_read=((1, "TIMED_edges"),), rows_written=((0, "TIMED_logits"),),
+    )  # fmt: skip
     return kernel(*_operands(nodes, edges, weights), weights.bias, outputs=[((samples, n, n, n), jnp.float32)])[0]
 
 
@@ -85,7 +112,7 @@ def _backward(columns, saved, d_logits):
     floats = STRIP * COLUMNS * (targets + scalars + ROW) + THREADS + 16 + m["P"] * H
     kernel = Kernel(
         "edge_pointer.cu", "edge_pointer_backward", tuple(m.items()), (samples * groups, 1), 4 * floats,
-        rows_written=((4, "TIMED_small"),),
+        rows_read=((0, "TIMED_nodes"), (1, "TIMED_edges"), (5, "TIMED_logits")), rows_written=((4, "TIMED_small"),),
     )  # fmt: skip
     d_first, d_second, d_third, d_edges, small = kernel(
         *_operands(nodes, edges, weights), d_logits,
@@ -110,3 +137,37 @@ def _sum_of_groups(partial: Array) -> Array:
 
 _logits: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(3,))
 _logits.defvjp(_forward, _backward)
+
+
+def _means_kernel(name: str, logits: Array, blocks: int, shared: int, *rows_read: tuple[int, str]) -> Kernel:
+    samples, n, *_ = logits.shape
+    macros = (("N", n), ("SAMPLES", samples), ("MEANS_WARPS", MEANS_WARPS))
+    return Kernel("edge_means.cu", name, macros, (samples * blocks, 1), shared, rows_read, threads=32 * MEANS_WARPS)
+
+
+def _means(logits: Array) -> Array:
+    samples, n, *_ = logits.shape
+    kernel = _means_kernel("edge_means_forward", logits, 1, 8 * n * n, (0, "TIMED_logits"))
+    return kernel(logits, outputs=[((samples, n, n, 2), jnp.float32)])[0]
+
+
+def _both_forward_only(nodes, edges, weights, columns):
+    logits = _forward_only(nodes, edges, weights, columns)
+    return logits, _means(logits)
+
+
+def _both_forward(nodes, edges, weights, columns):
+    logits = checkpoint_name(_forward_only(nodes, edges, weights, columns), SAVED)
+    return (logits, _means(logits)), (nodes, edges, weights, logits)
+
+
+def _both_backward(columns, saved, cotangents):
+    *others, logits = saved
+    rows_read = ((0, "TIMED_logits"), (1, "TIMED_given"))
+    kernel = _means_kernel("edge_means_backward", logits, logits.shape[1], 0, *rows_read)
+    (d_logits,) = kernel(logits, *cotangents, outputs=[(logits.shape, jnp.float32)])
+    return _backward(columns, others, d_logits)
+
+
+_logits_and_means: Any = jax.custom_vjp(_both_forward_only, nondiff_argnums=(3,))
+_logits_and_means.defvjp(_both_forward, _both_backward)

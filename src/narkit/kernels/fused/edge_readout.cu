@@ -1,0 +1,111 @@
+// The logits of hints of edges that do not point, a_i + b_j + s_ij D + c, and what the next step reads of them.
+//
+// Compiled for one number of nodes N, of samples SAMPLES, of scalars per edge P and of logits per edge LOGITS. A node's a
+// and b stand in a row of WIDTH floats, at FIRST and behind that. VALUES says of each hint its kind, where its logits
+// begin and how many there are. With GIVEN something else is added to the logits. blockIdx.z is the seed.
+
+enum Kind { SCALAR, MASK, CATEGORICAL };
+
+struct Value {
+  int kind, first, width;
+};
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+
+// Replaces the logits of an edge by values, or, with `d`, the gradients of values by those of logits.
+__device__ __forceinline__ void soften(float (&x)[LOGITS], float* d) {
+  const Value values[] = {VALUES};
+#pragma unroll
+  for (int v = 0; v < NUM_VALUES; ++v) {
+    const int first = values[v].first, last = first + values[v].width;
+    if (values[v].kind == MASK) {
+      x[first] = sigmoid(x[first]);
+      if (d) d[first] *= x[first] * (1.0f - x[first]);
+    }
+    if (values[v].kind == CATEGORICAL) {
+      float highest = x[first], total = 0.0f, expected = 0.0f;
+      for (int l = first; l < last; ++l) highest = fmaxf(highest, x[l]);
+      for (int l = first; l < last; ++l) total += x[l] = __expf(x[l] - highest);
+      for (int l = first; l < last; ++l) {
+        x[l] /= total;
+        if (d) expected = fmaf(x[l], d[l], expected);
+      }
+      if (d)
+        for (int l = first; l < last; ++l) d[l] = x[l] * (d[l] - expected);
+    }
+  }
+}
+
+#if defined(BUILD_edge_readout_forward)
+extern "C" __global__ void __launch_bounds__(THREADS) edge_readout_forward(
+    const float* nodes, const float* edges, const float* directions, const float* offset,
+#if GIVEN
+    const float* given,
+#endif
+    TIME_PARAMETERS float* logits, float* values) {
+  const int seed = blockIdx.z, sample = blockIdx.x, edge = blockIdx.y * THREADS + threadIdx.x;
+  const long long index = (long long)seed * SAMPLES + sample;
+  if (edge >= N * N) return;
+  nodes += index * N * WIDTH + FIRST;
+  edges += (((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N + edge) * P;
+  logits += (((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N + edge) * LOGITS;
+  values += (index * N * N + edge) * LOGITS;
+  float x[LOGITS];
+#pragma unroll
+  for (int l = 0; l < LOGITS; ++l) {
+    x[l] = nodes[edge / N * WIDTH + l] + nodes[edge % N * WIDTH + LOGITS + l] + offset[seed * LOGITS + l];
+#if GIVEN
+    x[l] += given[(index * N * N + edge) * LOGITS + l];
+#endif
+    for (int p = 0; p < P; ++p) x[l] = fmaf(edges[p], directions[(seed * P + p) * LOGITS + l], x[l]);
+    logits[l] = x[l];
+  }
+  soften(x, nullptr);
+#pragma unroll
+  for (int l = 0; l < LOGITS; ++l) values[l] = x[l];
+}
+#endif
+
+#if defined(BUILD_edge_readout_backward)
+// A block has a sample: first the gradients of the logits and of the scalars, then sums over edges for both ends.
+extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
+    const float* logits, const float* directions, const float* d_logits, const float* d_values,
+    TIME_PARAMETERS float* d_nodes, float* d_edges, float* d_sums) {
+  const int seed = blockIdx.z, sample = blockIdx.x;
+  const long long index = (long long)seed * SAMPLES + sample;
+  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * LOGITS;
+  d_sums += ((long long)row_of(seed, TIMED_sums, NOW) * SAMPLES + sample) * N * N * LOGITS;
+  d_logits += index * N * N * LOGITS;
+  d_values += index * N * N * LOGITS;
+  d_nodes += index * N * 2 * LOGITS;
+  d_edges += index * N * N * P;
+  for (int edge = threadIdx.x; edge < N * N; edge += 2 * THREADS) {
+    float x[LOGITS], d[LOGITS];
+#pragma unroll
+    for (int l = 0; l < LOGITS; ++l) {
+      x[l] = logits[edge * LOGITS + l];
+      d[l] = d_values[edge * LOGITS + l];
+    }
+    soften(x, d);
+#pragma unroll
+    for (int l = 0; l < LOGITS; ++l) {
+      d[l] += d_logits[edge * LOGITS + l];
+      d_sums[edge * LOGITS + l] = d[l];
+    }
+    for (int p = 0; p < P; ++p) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int l = 0; l < LOGITS; ++l) sum = fmaf(d[l], directions[(seed * P + p) * LOGITS + l], sum);
+      d_edges[edge * P + p] = sum;
+    }
+  }
+  __syncthreads();
+  for (int k = threadIdx.x; k < N * 2 * LOGITS; k += 2 * THREADS) {
+    const int node = k / (2 * LOGITS), receives = k / LOGITS % 2, l = k % LOGITS;
+    float sum = 0.0f;
+    for (int other = 0; other < N; ++other)
+      sum += d_sums[(receives ? other * N + node : node * N + other) * LOGITS + l];
+    d_nodes[k] = sum;
+  }
+}
+#endif

@@ -1,0 +1,113 @@
+"""The logits of hints of edges that do not point, and what the next step reads of them: a kernel forth and one back.
+
+    logit_ij = a_i + b_j + s_ij D + c
+
+Scalars stay as they are, masks become probabilities, a categorical a softmax over its classes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.kernels.deferred_gradients import SAVED, STACKED
+from narkit.kernels.fused.launch import THREADS, Kernel
+
+
+class EdgeValueKind(enum.IntEnum):
+    """How values come from logits, as in edge_readout.cu."""
+
+    SCALAR = 0
+    MASK = 1
+    CATEGORICAL = 2
+
+
+class EdgeValue(NamedTuple):
+    """A hint: where its logits begin, and how many there are."""
+
+    kind: EdgeValueKind
+    first: int
+    width: int
+
+
+def edge_readout(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    scalars: Float[Array, "sample node node scalar"],
+    directions: Float[Array, "scalar logit"],
+    offset: Float[Array, " logit"],
+    given: Float[Array, "sample node node logit"] | None,
+    values: Sequence[EdgeValue],
+) -> tuple[Float[Array, "sample node node logit"], Float[Array, "sample node node logit"]]:
+    """The logits of all hints, and their values. a begins at `first` of a node's row, b behind it.
+
+    `given` is added to the logits: what edges have that is no sum of few directions.
+    """
+    return _results(nodes, scalars, directions, offset, given, _Options(first, tuple(values), given is not None))
+
+
+class _Options(NamedTuple):
+    first: int
+    values: tuple[EdgeValue, ...]
+    has_given: bool
+
+
+def _kernel(name, nodes_shape, scalars, offset, options: _Options, blocks: int, threads: int, *rows) -> Kernel:
+    samples, n, width = nodes_shape
+    macros = {
+        "N": n, "SAMPLES": samples, "WIDTH": width, "P": scalars.shape[-1], "LOGITS": offset.shape[0],
+        "FIRST": options.first, "GIVEN": int(options.has_given), "NUM_VALUES": len(options.values),
+        "VALUES": ", ".join(f"{{{', '.join(str(int(number)) for number in value)}}}" for value in options.values),
+    }  # fmt: skip
+    return Kernel("edge_readout.cu", name, tuple(macros.items()), (samples, blocks), 0, *rows, threads=threads)
+
+
+def _forward_only(nodes, scalars, directions, offset, given, options):
+    samples, n, _ = nodes.shape
+    kernel = _kernel(
+        "edge_readout_forward", nodes.shape, scalars, offset, options, -(-n * n // THREADS), THREADS,
+        ((1, "TIMED_edges"),), ((0, "TIMED_logits"),),
+    )  # fmt: skip
+    further = () if given is None else (given,)
+    shape = (samples, n, n, offset.shape[0])
+    return tuple(kernel(nodes, scalars, directions, offset, *further, outputs=[(shape, jnp.float32)] * 2))
+
+
+def _forward(nodes, scalars, directions, offset, given, options):
+    logits, values = _forward_only(nodes, scalars, directions, offset, given, options)
+    logits = checkpoint_name(logits, SAVED)
+    return (logits, values), (nodes, scalars, directions, offset, logits)
+
+
+def _backward(options, saved, cotangents):
+    nodes, scalars, directions, offset, logits = saved
+    samples, n, width = nodes.shape
+    num_logits = offset.shape[0]
+    kernel = _kernel(
+        "edge_readout_backward", nodes.shape, scalars, offset, options, 1, 2 * THREADS,
+        ((0, "TIMED_logits"),), ((2, "TIMED_sums"),),
+    )  # fmt: skip
+    d_own, d_scalars, d_sums = kernel(
+        logits, directions, *cotangents,
+        outputs=[
+            ((samples, n, 2 * num_logits), jnp.float32), (scalars.shape, jnp.float32), (logits.shape, jnp.float32),
+        ],
+    )  # fmt: skip
+    d_sums = checkpoint_name(d_sums, STACKED)
+    # The offset goes with a scalar that is always one.
+    with_one = jax.lax.pad(scalars, np.float32(1), [(0, 0, 0)] * 3 + [(0, 1, 0)])
+    joint = jnp.einsum("bijp,bijl->pl", with_one, d_sums)
+    before, behind = options.first, width - options.first - 2 * num_logits
+    d_nodes = jnp.concatenate([jnp.zeros((samples, n, before)), d_own, jnp.zeros((samples, n, behind))], axis=-1)
+    return d_nodes, d_scalars, joint[:-1], joint[-1], d_sums if options.has_given else None
+
+
+_results: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(5,))
+_results.defvjp(_forward, _backward)
