@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
   Tile tile(blockIdx.x / SOURCE_BLOCKS, 0, blockIdx.x % SOURCE_BLOCKS);
   const int seed = tile.seed, my_i = last(tile.i_of(T::row(0)));
   nodes += tile.index * N * WIDTH;
-  edges += tile.index * N * N * P;
+  edges += tile.at(TIMED_edges, NOW) * N * N * P;
   logits += tile.at(TIMED_logits, NOW) * N * N;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
   directions += seed * P * H;
@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   const Tile tile(blockIdx.x / TILES, number / SOURCE_BLOCKS, number % SOURCE_BLOCKS);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = threadIdx.x, seed = tile.seed;
   nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
-  edges += tile.index * N * N * P;
+  edges += tile.at(TIMED_edges, NOW) * N * N * P;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
   directions += seed * P * H;
   out += seed * FEATURES * H;

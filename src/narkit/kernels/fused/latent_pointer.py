@@ -125,7 +125,7 @@ def _forward_only(nodes, scalars, latents, weights, options):
     shared = tiling.rows * (TILE_STRIDE // 2 + WARPS) + n * SOURCES
     kernel = _kernel(
         "latent_pointer_forward", nodes, scalars, options, tiling.source_blocks, shared,
-        ((2, "TIMED_maxima"),), rows_written, (1,),
+        ((1, "TIMED_edges"), (2, "TIMED_maxima")), rows_written, (1,),
     )  # fmt: skip
     results = kernel(
         nodes, scalars, latents.maxima, weights.directions, weights.offset, latents.weight, latents.bias,
@@ -147,11 +147,12 @@ def _backward(options, saved, cotangents):
     num_scalars = scalars.shape[-1]
     tiling = _Tiling.of(n)
     shared = tiling.rows * (TILE_STRIDE + WIDE_STRIDE + num_scalars + FEATURES + 1) + SOURCES
-    rows_read = ((0, "TIMED_nodes"), (2, "TIMED_maxima"), (10, "TIMED_logits"), (11, "TIMED_probabilities"))
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima"))
+    rows_read += ((10, "TIMED_logits"), (11, "TIMED_probabilities"))[: 1 + options.softmax]
     rows_written = ((0, "TIMED_operands"), (1, "TIMED_operands"), (6, "TIMED_small"))
     kernel = _kernel(
         "latent_pointer_backward", nodes, scalars, options, tiling.tiles, shared,
-        rows_read[: 3 + options.softmax], rows_written,
+        rows_read, rows_written,
     )  # fmt: skip
     d_logits, *d_probabilities = cotangents
     factor = ((samples, tiling.tiles, tiling.rows, H), jnp.bfloat16)

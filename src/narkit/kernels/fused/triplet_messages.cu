@@ -37,9 +37,8 @@ __device__ __forceinline__ void forward(
   const int sample = blockIdx.x / (BLOCKS * RECEIVER_BLOCKS);
   const int first_j = block / BLOCKS * RECEIVERS, f = threadIdx.x % FEATURES;
   const int k = block % BLOCKS * NODES + threadIdx.x / FEATURES;
-  const long long index = (long long)seed * SAMPLES + sample;
   nodes += ((long long)row_of(seed, TIMED_terms, now) * SAMPLES + sample) * N * TERMS + TERMS - OWN_TERMS;
-  scalars += index * N * N * P;
+  scalars += ((long long)row_of(seed, TIMED_scalars, now) * SAMPLES + sample) * N * N * P;
   triplet += seed * 3 * P * FEATURES;
   maxima += ((long long)row_of(seed, TIMED_maxima, now) * SAMPLES + sample) * N * N * FEATURES;
   winners += ((long long)row_of(seed, TIMED_winners, now) * SAMPLES + sample) * N * N * FEATURES;
@@ -114,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, block = blockIdx.x % BLOCKS, kind = blockIdx.y;
   const int f = threadIdx.x % FEATURES, local = threadIdx.x / FEATURES, mine = block * NODES + local;
   const long long index = (long long)seed * SAMPLES + sample;
-  scalars += index * N * N * P;
+  scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * N * P;
   triplet += seed * 3 * P * FEATURES;
   winners += ((long long)row_of(seed, TIMED_winners, NOW) * SAMPLES + sample) * N * N * FEATURES;
   d_maxima += index * N * N * FEATURES;

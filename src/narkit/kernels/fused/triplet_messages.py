@@ -52,7 +52,7 @@ def triplet_maxima(
 def _run_forward(terms, scalars, directions, save):
     samples, n = terms.shape[:2]
     grid = samples * -(-n // NODES) * -(-n // RECEIVERS)
-    rows = (((0, "TIMED_terms"),), ((0, "TIMED_maxima"), (1, "TIMED_winners"))) if save else ()
+    rows = (((0, "TIMED_terms"), (1, "TIMED_scalars")), ((0, "TIMED_maxima"), (1, "TIMED_winners"))) if save else ()
     name = "triplets_forward_saving" if save else "triplets_forward"
     kernel = _kernel(name, terms, scalars, (grid, 1), n * RECEIVERS * FEATURES * 4, rows)
     shape = (samples, n, n, FEATURES)
@@ -79,7 +79,7 @@ def _backward(saved, d_maxima):
     terms, scalars, directions, winners = saved
     samples, n, _, num_scalars = scalars.shape
     blocks = -(-n // NODES)
-    rows = (((2, "TIMED_winners"),), ((2, "TIMED_small"),))
+    rows = (((0, "TIMED_scalars"), (2, "TIMED_winners")), ((2, "TIMED_small"),))
     kernel = _kernel("triplets_backward", terms, scalars, (samples * blocks, 2), n * THREADS * 4, rows)
     d_nodes, d_scalars, small = kernel(
         scalars, directions, winners, d_maxima,
