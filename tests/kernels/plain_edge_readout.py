@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from narkit.kernels.fused.edge_readout import EdgeValue, EdgeValueKind, edge_readout
+from narkit.kernels.fused.triplet_messages import FEATURES, NarrowLatents
+from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
 from .plain_pointers import assert_equal
 
@@ -48,5 +50,18 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
         return edge_readout(nodes, FIRST, scalars, directions, offset, given, VALUES)
 
     assert_equal(ours, plain, arguments, cotangent, device, 1e-5)
+
+    def with_latents(
+        nodes: Array, scalars: Array, directions: Array, offset: Array, latents: Any, weight: Array
+    ) -> Any:
+        return edge_readout(nodes, FIRST, scalars, directions, offset, (NarrowLatents(*latents), weight), VALUES)
+
+    def plain_with_latents(*arguments: Any) -> Any:
+        *others, (maxima, out, bias), weight = arguments
+        return plain(*others, given=jax.nn.relu(maxima @ out + bias) @ weight)
+
+    latents = (normal(*edges, FEATURES), normal(FEATURES, H), normal(H))
+    further = (*arguments[:-1], latents, normal(H, LOGITS))
+    assert_equal(with_latents, plain_with_latents, further, cotangent, device, 1e-4)
     without = lambda function: lambda *arguments: function(*arguments, None)  # noqa: E731
     assert_equal(without(ours), without(plain), arguments[:-1], cotangent, device, 1e-5)

@@ -57,6 +57,7 @@ NETWORKS = [
     ("graham_scan", "team", "encoded"),  # hints of nodes and the graph, of all kinds but one
     # Two pointers read the same latents; nodes have classes.
     pytest.param("articulation_points", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
+    pytest.param("mst_kruskal", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),  # edges with latents and hints
     pytest.param("jarvis_march", "team", "encoded", marks=pytest.mark.slow),  # no pointers
     pytest.param("kmp_matcher", "team", "encoded", marks=pytest.mark.slow),
     pytest.param("insertion_sort", "team", "encoded", marks=pytest.mark.slow),

@@ -304,7 +304,7 @@ class BoundDecoders(eqx.Module):
         latents = () if edge_latents is None else (edge_latents,)
         features = jnp.concatenate([self.node_features(scalars.node), hidden, next_hidden], axis=-1)
         pooled = jax.vmap(max_over_first)(features)
-        of_edges = iter(self._edge_logits(all_nodes, scalars, latents, softened))
+        of_edges = iter(self._edge_logits(all_nodes, scalars, latents, narrow, softened))
         logits = {}
         arguments: Any
         at = 0
@@ -344,16 +344,28 @@ class BoundDecoders(eqx.Module):
         return logits
 
     def _edge_logits(
-        self, all_nodes: Array, scalars: Scalars, latents: Sequence[Array], softened: Softened | None
+        self,
+        all_nodes: Array,
+        scalars: Scalars,
+        latents: Sequence[Array],
+        narrow: NarrowLatents | None,
+        softened: Softened | None,
     ) -> list[Array]:
         """The logits of the probes of edges that do not point: what both ends and the edge itself add."""
         if self.on_edges_together.merged is None:
             return []
         linear = self.on_edges_together.merged
         if scalars.edge.shape[-1] and launch.mode() is launch.Mode.FUSED:
-            given = latents[0] @ linear.dense_weights[0] if latents else None
+            further: Any = latents[0] @ linear.dense_weights[0] if latents else None
+            if narrow is not None:
+                further = (narrow, linear.dense_weights[0])
             logits, values = edge_readout(
-                all_nodes, self.on_nodes.ends[POINTERS], scalars.edge, *_parts(linear.basis), given, self._edge_values()
+                all_nodes,
+                self.on_nodes.ends[POINTERS],
+                scalars.edge,
+                *_parts(linear.basis),
+                further,
+                self._edge_values(),
             )
             if softened is not None:
                 softened.together = values

@@ -2,7 +2,11 @@
 //
 // Compiled for one number of nodes N, of samples SAMPLES, of scalars per edge P and of logits per edge LOGITS. A node's a
 // and b stand in a row of WIDTH floats, at FIRST and behind that. VALUES says of each hint its kind, where its logits
-// begin and how many there are. With GIVEN something else is added to the logits. blockIdx.z is the seed.
+// begin and how many there are. With GIVEN something else is added to the logits; with LATENTS a product of L with what
+// an edge has of them, ReLU(m_ij O + o). blockIdx.z is the seed.
+
+#define FEATURES 8                     // of m
+#define SMALL (FEATURES + 1 + LOGITS)  // rows of small gradients: O, o, L
 
 enum Kind { SCALAR, MASK, CATEGORICAL };
 
@@ -36,15 +40,60 @@ __device__ __forceinline__ void soften(float (&x)[LOGITS], float* d) {
   }
 }
 
+#if LATENTS
+#define OF_LATENTS const float *maxima, const float *out, const float *out_bias, const float *weight,
+
+// The weights of latents, in shared memory: first O, then o, then L with the logits as rows.
+struct Latents {
+  const float* shared;
+  __device__ __forceinline__ Latents(const float* out, const float* out_bias, const float* weight, int seed) {
+    float* to = (float*)memory;
+    shared = to;
+    const int h = threadIdx.x;
+    if (h < H) {
+      for (int f = 0; f < FEATURES; ++f) to[f * H + h] = out[(seed * FEATURES + f) * H + h];
+      to[FEATURES * H + h] = out_bias[seed * H + h];
+      for (int l = 0; l < LOGITS; ++l) to[(FEATURES + 1 + l) * H + h] = weight[(seed * H + h) * LOGITS + l];
+    }
+    __syncthreads();
+  }
+  // Before ReLU.
+  __device__ __forceinline__ float operator()(const float (&m)[FEATURES], int h) const {
+    float sum = shared[FEATURES * H + h];
+#pragma unroll
+    for (int f = 0; f < FEATURES; ++f) sum = fmaf(m[f], shared[f * H + h], sum);
+    return sum;
+  }
+  __device__ __forceinline__ float weight(int h, int l) const { return shared[(FEATURES + 1 + l) * H + h]; }
+  // The gradient of a latent.
+  __device__ __forceinline__ float pull(const float* d, int h) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int l = 0; l < LOGITS; ++l) sum = fmaf(d[l], weight(h, l), sum);
+    return sum;
+  }
+};
+
+__device__ __forceinline__ void load(const float* maxima, float (&m)[FEATURES]) {
+#pragma unroll
+  for (int f = 0; f < FEATURES; ++f) m[f] = maxima[f];
+}
+#else
+#define OF_LATENTS
+#endif
+
 #if defined(BUILD_edge_readout_forward)
 extern "C" __global__ void __launch_bounds__(THREADS) edge_readout_forward(
     const float* nodes, const float* edges, const float* directions, const float* offset,
 #if GIVEN
     const float* given,
 #endif
-    TIME_PARAMETERS float* logits, float* values) {
+    OF_LATENTS TIME_PARAMETERS float* logits, float* values) {
   const int seed = blockIdx.z, sample = blockIdx.x, edge = blockIdx.y * THREADS + threadIdx.x;
   const long long index = (long long)seed * SAMPLES + sample;
+#if LATENTS
+  const Latents latents(out, out_bias, weight, seed);
+#endif
   if (edge >= N * N) return;
   nodes += index * N * WIDTH + FIRST;
   edges += (((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N + edge) * P;
@@ -58,8 +107,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) edge_readout_forward(
     x[l] += given[(index * N * N + edge) * LOGITS + l];
 #endif
     for (int p = 0; p < P; ++p) x[l] = fmaf(edges[p], directions[(seed * P + p) * LOGITS + l], x[l]);
-    logits[l] = x[l];
   }
+#if LATENTS
+  float m[FEATURES];
+  load(maxima + (((long long)row_of(seed, TIMED_maxima, NOW) * SAMPLES + sample) * N * N + edge) * FEATURES, m);
+  for (int h = 0; h < H; ++h) {
+    const float latent = fmaxf(latents(m, h), 0.0f);
+#pragma unroll
+    for (int l = 0; l < LOGITS; ++l) x[l] = fmaf(latent, latents.weight(h, l), x[l]);
+  }
+#endif
+#pragma unroll
+  for (int l = 0; l < LOGITS; ++l) logits[l] = x[l];
   soften(x, nullptr);
 #pragma unroll
   for (int l = 0; l < LOGITS; ++l) values[l] = x[l];
@@ -70,9 +129,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) edge_readout_forward(
 // A block has a sample: first the gradients of the logits and of the scalars, then sums over edges for both ends.
 extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
     const float* logits, const float* directions, const float* d_logits, const float* d_values,
-    TIME_PARAMETERS float* d_nodes, float* d_edges, float* d_sums) {
+    OF_LATENTS TIME_PARAMETERS float* d_nodes, float* d_edges, float* d_sums
+#if LATENTS
+    , float* d_maxima, float* small
+#endif
+) {
   const int seed = blockIdx.z, sample = blockIdx.x;
   const long long index = (long long)seed * SAMPLES + sample;
+#if LATENTS
+  const Latents latents(out, out_bias, weight, seed);
+  maxima += ((long long)row_of(seed, TIMED_maxima, NOW) * SAMPLES + sample) * N * N * FEATURES;
+  d_maxima += index * N * N * FEATURES;
+  small += ((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * 2 * SMALL * H;
+#endif
   logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * LOGITS;
   d_sums += ((long long)row_of(seed, TIMED_sums, NOW) * SAMPLES + sample) * N * N * LOGITS;
   d_logits += index * N * N * LOGITS;
@@ -98,8 +167,50 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
       for (int l = 0; l < LOGITS; ++l) sum = fmaf(d[l], directions[(seed * P + p) * LOGITS + l], sum);
       d_edges[edge * P + p] = sum;
     }
+#if LATENTS
+    float m[FEATURES], of_m[FEATURES];
+    load(maxima + edge * FEATURES, m);
+#pragma unroll
+    for (int f = 0; f < FEATURES; ++f) of_m[f] = 0.0f;
+    for (int h = 0; h < H; ++h) {
+      const float gradient = latents(m, h) > 0.0f ? latents.pull(d, h) : 0.0f;
+#pragma unroll
+      for (int f = 0; f < FEATURES; ++f) of_m[f] = fmaf(gradient, latents.shared[f * H + h], of_m[f]);
+    }
+#pragma unroll
+    for (int f = 0; f < FEATURES; ++f) d_maxima[edge * FEATURES + f] = of_m[f];
+#endif
   }
   __syncthreads();
+#if LATENTS
+  {  // A thread has a feature and every other edge.
+    const int h = threadIdx.x % H, half = threadIdx.x / H;
+    float of_out[FEATURES], of_bias = 0.0f, of_weight[LOGITS];
+#pragma unroll
+    for (int f = 0; f < FEATURES; ++f) of_out[f] = 0.0f;
+#pragma unroll
+    for (int l = 0; l < LOGITS; ++l) of_weight[l] = 0.0f;
+#pragma unroll 2
+    for (int edge = half; edge < N * N; edge += 2) {
+      float m[FEATURES], d[LOGITS];
+      load(maxima + edge * FEATURES, m);
+#pragma unroll
+      for (int l = 0; l < LOGITS; ++l) d[l] = d_sums[edge * LOGITS + l];
+      const float latent = latents(m, h), gradient = latent > 0.0f ? latents.pull(d, h) : 0.0f;
+      of_bias += gradient;
+#pragma unroll
+      for (int f = 0; f < FEATURES; ++f) of_out[f] = fmaf(m[f], gradient, of_out[f]);
+#pragma unroll
+      for (int l = 0; l < LOGITS; ++l) of_weight[l] = fmaf(fmaxf(latent, 0.0f), d[l], of_weight[l]);
+    }
+    small += half * SMALL * H + h;
+#pragma unroll
+    for (int f = 0; f < FEATURES; ++f) small[f * H] = of_out[f];
+    small[FEATURES * H] = of_bias;
+#pragma unroll
+    for (int l = 0; l < LOGITS; ++l) small[(FEATURES + 1 + l) * H] = of_weight[l];
+  }
+#endif
   for (int k = threadIdx.x; k < N * 2 * LOGITS; k += 2 * THREADS) {
     const int node = k / (2 * LOGITS), receives = k / LOGITS % 2, l = k % LOGITS;
     float sum = 0.0f;
