@@ -65,8 +65,9 @@ __device__ __forceinline__ float encoded(const float* scalars, const float* dire
 }
 
 #if GRAPH
-#define FORWARD_ON_GRAPH                                                                               \
-  const float *hidden, const float *next_hidden, const float *directions, const float *offset, const float *weights,
+#define FORWARD_ON_GRAPH                                                                                         \
+  const float *__restrict__ hidden, const float *__restrict__ next_hidden, const float *__restrict__ directions, \
+      const float *__restrict__ offset, const float *__restrict__ weights,
 #define ON_GRAPH_RESULTS , float *graph_logits, float *read
 #else
 #define FORWARD_ON_GRAPH
@@ -75,7 +76,8 @@ __device__ __forceinline__ float encoded(const float* scalars, const float* dire
 
 #if defined(BUILD_readout_forward)
 extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
-    const float* logits, const float* scalars, FORWARD_ON_GRAPH TIME_PARAMETERS float* next ON_GRAPH_RESULTS) {
+    const float* logits, const float* __restrict__ scalars, FORWARD_ON_GRAPH TIME_PARAMETERS
+    float* next ON_GRAPH_RESULTS) {
   const int seed = blockIdx.z, sample = blockIdx.x, lane = threadIdx.x % 32;
   const long long index = (long long)seed * SAMPLES + sample;
   logits += index * N * WIDTH;
@@ -141,9 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
 #endif
 
 #if GRAPH
-#define BACKWARD_ON_GRAPH                                                                                           \
-  const float *hidden, const float *next_hidden, const float *directions, const float *offset, const float *weights, \
-      const float *graph_logits, const float *d_graph_logits,
+#define BACKWARD_ON_GRAPH FORWARD_ON_GRAPH const float *graph_logits, const float *d_graph_logits,
 #define ON_GRAPH_GRADIENTS , float *d_hidden, float *d_next_hidden, float *d_features, float *d_graph
 #else
 #define BACKWARD_ON_GRAPH
@@ -154,8 +154,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
 // The gradients of the logits that stand in a node's row from SMALL on, of the scalars, the hidden states and the
 // encoded features. The values of a hint are computed again. What is copied has no gradient.
 extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
-    const float* logits, const float* scalars, const float* d_next, BACKWARD_ON_GRAPH TIME_PARAMETERS float* d_logits,
-    float* d_scalars ON_GRAPH_GRADIENTS) {
+    const float* logits, const float* __restrict__ scalars, const float* d_next, BACKWARD_ON_GRAPH TIME_PARAMETERS
+    float* d_logits, float* d_scalars ON_GRAPH_GRADIENTS) {
   const int seed = blockIdx.z, sample = blockIdx.x, lane = threadIdx.x % 32;
   const long long index = (long long)seed * SAMPLES + sample;
   logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * WIDTH;
