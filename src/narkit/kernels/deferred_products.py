@@ -136,7 +136,8 @@ class Factor:
         if not self.maps or self.maps[-1].primitive.name != "pad":
             return False
         *others, on_columns = self.maps[-1].params["padding_config"]
-        is_one = bool(np.all(np.asarray(self.maps[-1].invars[1].val) == 1))
+        filled = self.maps[-1].invars[1]
+        is_one = isinstance(filled, Literal) and bool(np.asarray(filled.val) == 1)
         return is_one and on_columns == (0, 1, 0) and all(padding == (0, 0, 0) for padding in others)
 
     @property

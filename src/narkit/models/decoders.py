@@ -34,7 +34,6 @@ from narkit.models.features import ALIGNMENT, Bases, Basis, FoldedLinear, Scalar
 from narkit.models.layers import Linear, max_over_first, side_by_side
 from narkit.spec import Kind, Location, Probe, Spec
 
-
 # The order of what decoders read of nodes.
 POINTERS, SENDERS, RECEIVERS, OTHERS = range(4)
 NUM_GROUPS = 4
