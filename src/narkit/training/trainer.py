@@ -302,7 +302,7 @@ class Trainer:
         self._losses = [np.asarray(loss, dtype) for loss in progress["losses_since_validation"]]
 
 
-def is_idle(in_flight: deque[jax.Array]) -> bool:
+def is_idle(in_flight: deque[Any]) -> bool:
     """Whether the device has done all steps that it was handed. Only then does it wait for the host."""
     return not in_flight or in_flight[-1].is_ready()
 
