@@ -53,7 +53,7 @@ NETWORKS = [
     ("bfs", "team", "encoded"),
     ("bfs", "triplet_gmpnn", "encoded"),
     ("segments_intersect", "team", "none"),  # its edges have no scalars
-    ("floyd_warshall", "team", "encoded"),  # its edges point
+    pytest.param("floyd_warshall", "team", "encoded", marks=pytest.mark.slow),  # its edges point
     pytest.param("insertion_sort", "team", "encoded", marks=pytest.mark.slow),
     pytest.param("matrix_chain_order", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
 ]
