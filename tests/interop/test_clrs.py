@@ -73,8 +73,7 @@ def test_golden_covers_what_it_should():
 # Triplet-GMPNN is compared on all algorithms. PGN is a part of it, and MPNN is PGN without the choice of senders: of
 # these some networks are compared by default, the others behind `slow`.
 QUICK = [case for case in CASES if case.startswith("triplet_gmpnn ")] + [
-    *("pgn heapsort", "pgn floyd_warshall", "pgn naive_string_matcher", "pgn graham_scan"),
-    *("mpnn heapsort", "mpnn floyd_warshall"),
+    *("pgn floyd_warshall", "pgn graham_scan", "mpnn heapsort"),
 ]
 
 

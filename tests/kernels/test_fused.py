@@ -53,7 +53,7 @@ NETWORKS = [
     ("bfs", "team", "encoded"),
     ("bfs", "triplet_gmpnn", "encoded"),
     ("segments_intersect", "team", "none"),  # its edges have no scalars
-    ("floyd_warshall", "team", "encoded"),  # its edges point
+    pytest.param("floyd_warshall", "team", "encoded", marks=pytest.mark.slow),  # its edges point
     ("graham_scan", "team", "encoded"),  # hints of nodes and the graph, of all kinds but one
     # Two pointers read the same latents; nodes have classes.
     pytest.param("articulation_points", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),

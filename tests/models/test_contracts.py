@@ -43,7 +43,11 @@ CHOSEN = {
     ("memnet", "graham_scan"),
     ("deepsets", "segments_intersect"),
 }
-VMAPPED = [("team", "insertion_sort"), ("triplet_gmpnn", "bellman_ford"), ("pgn", "floyd_warshall")]
+VMAPPED = [
+    ("team", "insertion_sort"),
+    pytest.param(("triplet_gmpnn", "bellman_ford"), marks=pytest.mark.slow),
+    pytest.param(("pgn", "floyd_warshall"), marks=pytest.mark.slow),
+]
 SIZE, HIDDEN, PADDING = 5, 4, 2
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 

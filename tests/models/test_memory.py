@@ -17,7 +17,7 @@ LIMIT = NODES**3 * HIDDEN
 # Edge pointers are the probes with the largest logits, one per triplet of nodes.
 ALGORITHM = "floyd_warshall"
 PROCESSORS = [
-    name if name in ("team", "triplet_gmpnn", "pgn", "memnet") else pytest.param(name, marks=pytest.mark.slow)
+    name if name in ("team", "triplet_gmpnn") else pytest.param(name, marks=pytest.mark.slow)
     for name in narkit.PROCESSORS
 ]
 # The other tests' programs are compiled in haste; this is about those that users run.
