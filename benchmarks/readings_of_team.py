@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,10 +28,13 @@ import narkit
 from narkit.benchmarking import machine
 from narkit.experiments.presets import preset
 from narkit.kernels import triplets
-from narkit.models.layers import LayerNorm, Linear, max_over_first
-from narkit.models.processors import DenseProcessor
-from narkit.models.processors.message_passing import MessagePassing
+from narkit.kernels.fused import launch
+from narkit.models.features import Bases, Scalars
+from narkit.models.layers import LayerNorm, Linear
+from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
+from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
 from narkit.training.config import BENCHMARK, Validation
+from narkit.training.run_directory import write_whole
 from narkit.training.trainer import Trainer
 
 SLOPE = 0.01
@@ -62,7 +64,7 @@ READINGS = {
     "reversed_receiver": Reading("edges from third nodes, to the receiver", reversed_edges=True, values="receiver"),
     "skip": Reading("the edge itself is added, no product behind", skip=True, edge_product=False),
     "reversed_receiver_skip": Reading(
-        "the same with edges from third nodes, to the receiver",
+        "the edge itself is added, no product behind; edges from third nodes, to the receiver",
         reversed_edges=True, values="receiver", skip=True, edge_product=False,
     ),
     "skip_norm_no_gate": Reading(
@@ -70,19 +72,19 @@ READINGS = {
         nodes="both", skip=True, norm=True, gated=False,
     ),
     "reversed_skip_norm_no_gate": Reading(
-        "the same with edges from third nodes",
+        "reads inputs and hidden states, adds the edge itself, LayerNorm, no gate; edges from thirds",
         nodes="both", reversed_edges=True, skip=True, norm=True, gated=False,
     ),
     "reversed_receiver_skip_norm_no_gate": Reading(
-        "the same with edges from third nodes, to the receiver",
+        "reads inputs and hidden states, adds the edge itself, LayerNorm, no gate; edges from thirds, to the receiver",
         nodes="both", reversed_edges=True, values="receiver", skip=True, norm=True, gated=False,
     ),
     "both_no_gate": Reading("reads inputs and hidden states, no gate (fewer parameters)", nodes="both", gated=False),
 }  # fmt: skip
 
 
-class ReadingOfTeam(DenseProcessor):
-    """One of the readings, in plain formulas over dense features."""
+class ReadingOfTeam(Processor):
+    """One of the readings: its attention in plain formulas over dense features, then narkit's message passing."""
 
     on_nodes: tuple[Linear, Linear, Linear]
     on_edges: tuple[Linear, Linear, Linear]
@@ -114,10 +116,10 @@ class ReadingOfTeam(DenseProcessor):
         messages = MessagePassing(hidden_size, gated=reading.gated, key=next(keys))
         self.messages = messages if reading.edge_product else eqx.tree_at(lambda m: m.edge, messages, None)
 
-    def process(self, nodes: Array, edges: Array, graph: Array, adjacency: Array, hidden: Array) -> Array:
-        return self._pass_messages(nodes, graph, hidden, self._latents(nodes, edges, graph, hidden))
+    def bind(self, bases: Bases) -> BoundProcessor:
+        return BoundReading(self, bases, self.messages.bind(bases))
 
-    def _latents(self, nodes: Array, edges: Array, graph: Array, hidden: Array) -> Array:
+    def edge_messages(self, nodes: Array, edges: Array, graph: Array, hidden: Array) -> Array:
         reading = self.reading
         read = {"inputs": nodes, "hidden": hidden, "both": jnp.concatenate([nodes, hidden], -1)}[reading.nodes]
         i, j, k = (linear(read) for linear in self.on_nodes)
@@ -130,20 +132,19 @@ class ReadingOfTeam(DenseProcessor):
         pairs = "ijk,ikh->ijh" if reading.values == "sender" else "ijk,jkh->ijh"
         mixed = jnp.einsum(pairs, jax.nn.softmax(logits + self.attention_bias), self.value(of_third))
         latents = jax.nn.relu(mixed if self.skip is None else mixed + self.skip(edges))
-        return latents if self.norm is None else self.norm(latents)
+        latents = latents if self.norm is None else self.norm(latents)
+        return self.messages.edge(latents) if reading.edge_product else latents
 
-    def _pass_messages(self, nodes: Array, graph: Array, hidden: Array, latents: Array) -> Array:
-        m, z = self.messages, jnp.concatenate([nodes, hidden], -1)
-        sent = m.receiver(z) + m.sender(z)[:, None] + m.graph(graph)
-        sent = sent + (m.edge(latents) if self.reading.edge_product else latents)
-        for linear in m.mlp:
-            sent = linear(jax.nn.relu(sent))
-        received = max_over_first(sent)
-        update = m.norm(jax.nn.relu(m.from_nodes(z) + m.from_messages(received)))
-        if m.gate is None:
-            return update
-        gate = m.gate.out(jax.nn.relu(m.gate.from_nodes(z) + m.gate.from_messages(received)))
-        return jax.nn.sigmoid(gate) * (update - hidden) + hidden
+
+class BoundReading(BoundProcessor):
+    reading: ReadingOfTeam
+    bases: Bases
+    messages: BoundMessagePassing
+
+    def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
+        bases = self.bases
+        features = (bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph))
+        return self.messages(scalars, hidden, self.reading.edge_messages(*features, hidden), None)
 
 
 def num_parameters(name: str, hidden_size: int = 128) -> int:
@@ -159,7 +160,12 @@ def train(algorithm: str, name: str, seeds: int, options: dict[str, Any]) -> dic
     trainer = Trainer(config, on_point=lambda trainer: print(name, trainer.progress.curve[-1].scores, flush=True))
     trainer.prepare()
     trainer.run()
-    return {"steps": config.steps, "seeds": seeds, "curve": [asdict(point) for point in trainer.progress.curve]}
+    kernels = launch.mode().value
+    return {
+        "config": config.to_json(),
+        "kernels": kernels,
+        "curve": [asdict(point) for point in trainer.progress.curve],
+    }
 
 
 def table(stored: dict[str, Any]) -> str:
@@ -210,9 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in given.readings.split(","):
         if name not in stored["runs"]:
             stored["runs"][name] = train(given.algorithm, name, given.seeds, options)
-            unfinished = given.out.with_suffix(".unfinished")
-            unfinished.write_text(json.dumps(stored))
-            os.replace(unfinished, given.out)
+            write_whole(given.out, json.dumps(stored))
     print(table(stored))
 
 

@@ -56,14 +56,7 @@ def _loop(step, params, data, carry, num_steps, capacity, last):
         return carry, _write(ys, t, y), jax.tree.map(lambda new, old: choose(last == t, new, old), z, zs)
 
     start = (carry, _blank(ys, capacity), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zs))
-    # Without ys nothing is stacked, and the number of rows does not matter.
-    end = _within(num_steps, capacity) if jax.tree.leaves(ys) else num_steps.astype(jnp.int32)
-    return lax.fori_loop(_ZERO, end, body, start)
-
-
-def _within(num_steps: Array, capacity: int) -> Array:
-    """As many steps as there are rows, at most: kernels that write rows do not look where a stack ends."""
-    return jnp.minimum(num_steps, capacity).astype(jnp.int32)
+    return lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
 
 
 def choose(condition: Bool[Array, " batch"], yes: Array, no: Array | float) -> Array:
@@ -87,7 +80,8 @@ def _forward(step, params, data, carry, num_steps, capacity, last):
         t = t.astype(jnp.int32)  # as traced
         return reversible.forth(params, data, t, carry, ys, kept)
 
-    num_steps = _within(num_steps, capacity)
+    # Never more than there are rows: kernels that write rows do not look where a stack ends.
+    num_steps = jnp.minimum(num_steps, capacity).astype(jnp.int32)
     of_ys = reversible.ys
     blank = blank_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
     start = (carry, blank[: len(of_ys)], blank[len(of_ys) :])
