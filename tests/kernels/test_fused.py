@@ -37,7 +37,8 @@ def cases(attends: bool) -> Iterator[Any]:
 @pytest.mark.parametrize(("num_nodes", "num_scalars", "attends"), [*cases(True), *cases(False)])
 def test_step_equals_plain_formulas(num_nodes: int, num_scalars: int, attends: bool) -> None:
     with emulated():
-        assert_equal_to_plain(2, 1, num_nodes, num_scalars, attends, device=jax.devices()[0])
+        samples = 2 if num_nodes <= 7 else 1
+        assert_equal_to_plain(2, samples, num_nodes, num_scalars, attends, device=jax.devices()[0])
 
 
 @pytest.mark.slow

@@ -118,6 +118,14 @@ __device__ __forceinline__ float sum_over_lanes(float (&values)[COUNT]) {
   return sum_over_some_lanes<COUNT, 1, 32>(values);
 }
 
+// Samples whose algorithm has ended wait for the others of their batch, and no gradient comes back to them. Where all
+// cotangents that a block reads are zero, so is what it writes: it says so and is done.
+template <typename T>
+__device__ __forceinline__ void write_zeros(T* out, int count, int num_threads) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < count; i += num_threads) out[i] = T();
+}
+
 // ------------------------------------------------------------------------------------------------------------ products
 
 // How the warps of a block share the product of ROWS_ rows with a weight: M_WARPS times N_WARPS of them, each with MT

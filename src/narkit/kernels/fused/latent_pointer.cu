@@ -260,6 +260,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   if (lane == 0) expected[warp] = expectation;
   __syncthreads();
 #endif
+  bool any = false;
   for (int row = threadIdx.x; row < ROWS; row += THREADS) {
     const int at = last(tile.i_of(row)) * N + last(tile.p_of(row));
     float d_logit = d_logits[at];
@@ -267,6 +268,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
     d_logit = fmaf(probabilities[at], d_probabilities[at] - expected[row % SOURCES], d_logit);
 #endif
     of_logits[row] = tile.has(row) ? d_logit : 0.0f;
+    any |= of_logits[row] != 0.0f;
+  }
+  if (!__syncthreads_or(any)) {
+    const int sources = min(N - tile.first_i, SOURCES), targets = min(N - tile.first_p, TARGETS);
+    write_zeros((uint4*)(operand + place), ROWS * H / 8, THREADS);
+    write_zeros((uint4*)(cotangent + place), ROWS * H / 8, THREADS);
+    write_zeros(d_first + tile.first_i * H, sources * H, THREADS);
+    write_zeros(d_second + tile.first_p * H, targets * H, THREADS);
+    write_zeros(small, SMALL * H, THREADS);
+    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+      if (!tile.has(row)) continue;
+      for (int p = 0; p < P; ++p) d_edges[tile.edge(row) * P + p] = 0.0f;
+      for (int f = 0; f < FEATURES; ++f) d_maxima[tile.edge(row) * FEATURES + f] = 0.0f;
+    }
+    return;
   }
   T::Weights weights(weight + seed * FRAGMENTS);
   make_latents(tile, maxima, out, out_bias + seed * H, latents);

@@ -351,10 +351,12 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   record += at.at(TIMED_record, now) * N * N * RECORD;
   d_message += at.index * N * H;
   scalars += at.at(TIMED_scalars, now) * N * N * P;
+  bool any = false;
   for (int k = threadIdx.x; k < RECEIVERS * H; k += Backward::NUM_THREADS) {
     const int j = first_j + k / H;
     chosen[k] = j < N ? best[first_j * H + k] - first_i : -1;
     chosen_d[k] = j < N ? d_message[first_j * H + k] : 0.0f;
+    any |= chosen_d[k] != 0.0f;
   }
   for (int k = threadIdx.x; k < ROWS * P; k += Backward::NUM_THREADS) {
     const int row = k / P, i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
@@ -365,9 +367,28 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   value_offset += at.seed * H;
   weights += at.seed * PRODUCTS * FRAGMENTS;
   biases += at.seed * 2 * H;
-  __syncthreads();
+  small += (at.at(TIMED_small, now) * num_tiles + tile) * SMALL * H;
+  d_receive += (at.index * SENDER_BLOCKS + tile % SENDER_BLOCKS) * N * H;
+  d_send += ((at.index * RECEIVER_BLOCKS + tile / SENDER_BLOCKS) * N + first_i) * H;
+  d_mixed += at.index * N * N * (P + 1);
+  const int num_senders = min(N - first_i, SENDERS), num_receivers = min(N - first_j, RECEIVERS);
+  if (!__syncthreads_or(any)) {
+    constexpr int threads = Backward::NUM_THREADS;
+#pragma unroll
+    for (int m = 0; m < PRODUCTS; ++m) {
+      write_zeros((uint4*)(operands[m] + number * (ROWS * H)), ROWS * H / 8, threads);
+      write_zeros((uint4*)(cotangents[m] + number * (ROWS * H)), ROWS * H / 8, threads);
+    }
+    write_zeros(d_receive + first_j * H, num_receivers * H, threads);
+    write_zeros(d_send, num_senders * H, threads);
+    write_zeros(small, SMALL * H, threads);
+#pragma unroll 1
+    for (int i = 0; i < num_senders; ++i)
+      write_zeros(d_mixed + ((first_i + i) * N + first_j) * (P + 1), num_receivers * (P + 1), threads);
+    return;
+  }
   const auto keep = [&](bf16* out, const bf16* tile) {
-    Backward::copy_out(out + (long long)number * (ROWS * H), tile);
+    Backward::copy_out(out + number * (ROWS * H), tile);
   };
   u32 positive[PRODUCTS];  // bits: where the inputs of products are above zero
   through_products<Backward>(
@@ -378,7 +399,6 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   keep(operands[PRODUCTS - 1], tiles[(PRODUCTS - 1) % 2]);
 
   transposed += at.seed * PRODUCTS * FRAGMENTS;
-  small += (at.at(TIMED_small, now) * num_tiles + tile) * SMALL * H;
 
   // The cotangent of a message goes to the sender that it came from.
   Backward::Sums sums;
@@ -397,8 +417,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     small[(P + 2) * H + threadIdx.x] = sum;
   }
   const auto write_to_senders = [&]() {
-    float* out = d_send + ((at.index * RECEIVER_BLOCKS + tile / SENDER_BLOCKS) * N + first_i) * H;
-    write_sum_of_shares(out, to_senders, SENDERS, N - first_i < SENDERS ? N - first_i : SENDERS);
+    write_sum_of_shares(d_send, to_senders, SENDERS, num_senders);
   };
 #pragma unroll
   for (int m = PRODUCTS - 1; m >= 0; --m) {
@@ -422,10 +441,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     });
     if (m == PRODUCTS - 1) sum_over_rows(sums, of_bias + Backward::m_warp() * H, [](int) { return 1.0f; });
     // What `receive_j + send_i` is added to: with attention the output of the first product, without it its input.
-    if (m == (ATTENTION ? 1 : 0)) {
-      float* out = d_receive + (at.index * SENDER_BLOCKS + tile % SENDER_BLOCKS) * N * H;
-      sum_over_nodes(sums, first_j, out, to_senders);
-    }
+    if (m == (ATTENTION ? 1 : 0)) sum_over_nodes(sums, first_j, d_receive, to_senders);
   }
 
   // The gradients of V and v, summed over rows, and of the mixed scalars, over columns; then over warps.
@@ -450,7 +466,6 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   __syncthreads();
   if (!ATTENTION) write_to_senders();
   write_sum_of_shares(small, of_value, P + 1, P + 1);
-  d_mixed += at.index * N * N * (P + 1);
   for (int row = threadIdx.x; row < ROWS; row += Backward::NUM_THREADS) {
     const int i = first_i + row % SENDERS, j = first_j + row / SENDERS;
     if (i >= N || j >= N) continue;

@@ -165,11 +165,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
   float row[PART], other[PART], sum[PART];
 #pragma unroll
   for (int q = 0; q < PART; ++q) sum[q] = 0.0f;
+  bool any = false;
+  for (int node = lane; node < N; node += 32)
+    any |= (blockIdx.y == 1 ? d_logit(mine, node) : d_logit(node, mine)) != 0.0f;
+  const int count = __any_sync(0xffffffff, any) ? N : 0;  // of the nodes whose part is not zero
 
   if (blockIdx.y == 1) {
     load_row(nodes + mine * WIDTH + FIRST, row);
 #pragma unroll 2
-    for (int p = 0; p < N; ++p) {
+    for (int p = 0; p < count; ++p) {
       float b[PART];
       load_row(nodes + p * WIDTH + SECOND, b);
       target(weights, b, edges, p, mine, other);
@@ -190,8 +194,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
     for (int s = 0; s < P; ++s) of_directions[s][q] = 0.0f;
   }
   load_row(nodes + mine * WIDTH + SECOND, row);
+  if (count == 0)
+    for (int at = lane; at < N * EDGE_SIZE; at += 32) d_edges[mine * N * EDGE_SIZE + at] = 0.0f;
 #pragma unroll 1
-  for (int first = 0; first < N; first += GROUP) {
+  for (int first = 0; first < count; first += GROUP) {
     float of_edges[P][GROUP];
 #pragma unroll
     for (int g = 0; g < GROUP; ++g) {

@@ -124,8 +124,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
   float total = 0.0f, of_first[P], of_rest[P];
 #pragma unroll
   for (int p = 0; p < P; ++p) of_first[p] = of_rest[p] = 0.0f;
-  for (int i = 0; i < N; ++i) sums[i * THREADS + threadIdx.x] = 0.0f;
-  if (mine < N) {
+  bool any = false;
+#pragma unroll 8
+  for (int other = 0; other < N; ++other) {
+    const int pair = kind == 0 ? last(mine) * N + other : other * N + last(mine);
+    any |= d_maxima[pair * FEATURES + f] != 0.0f;
+    sums[other * THREADS + threadIdx.x] = 0.0f;
+  }
+  if (mine < N && any) {
 #pragma unroll 4
     for (int other = 0; other < N; ++other) {
       const int pair = kind == 0 ? mine * N + other : other * N + mine;
@@ -143,8 +149,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
 #pragma unroll
       for (int p = 0; p < P; ++p) of_first[p] = fmaf(scalars[(i * N + mine) * P + p], d, of_first[p]);
     }
-    d_nodes[mine * OWN_TERMS + (1 + kind) * FEATURES + f] = total;
   }
+  if (mine < N) d_nodes[mine * OWN_TERMS + (1 + kind) * FEATURES + f] = total;
   __syncthreads();
   // What other blocks find is added afterwards.
   for (int at = threadIdx.x; at < N * FEATURES; at += THREADS) {
