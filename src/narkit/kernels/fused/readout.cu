@@ -151,6 +151,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
 #endif
 
 #if defined(BUILD_readout_backward)
+// The gradient of a feature's maximum over nodes, which one `part` of the weights reads: those who are equal share it.
+template <typename F>
+__device__ __forceinline__ void share_gradient(
+    const float* weights, const float* of_graph, int part, int h, F value, float* out) {
+  float best = -3.0e38f, count = 0.0f, d = 0.0f;
+  for (int i = 0; i < N; ++i) {
+    const float x = value(i);
+    count = x > best ? 1.0f : x == best ? count + 1.0f : count;
+    best = fmaxf(best, x);
+  }
+  for (int g = 0; g < GRAPH; ++g) d = fmaf(weights[(part * H + h) * GRAPH + g], of_graph[g], d);
+  d /= count;
+  for (int i = 0; i < N; ++i) out[i * H + h] = value(i) == best ? d : 0.0f;
+}
+
 // The gradients of the logits that stand in a node's row from SMALL on, of the scalars, the hidden states and the
 // encoded features. The values of a hint are computed again. What is copied has no gradient.
 extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
@@ -232,22 +247,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
   d_features += ((long long)row_of(seed, TIMED_features, NOW) * SAMPLES + sample) * N * H;
   d_graph += ((long long)row_of(seed, TIMED_d_graph, NOW) * SAMPLES + sample) * GRAPH;
   for (int g = threadIdx.x; g < GRAPH; g += THREADS) d_graph[g] = of_graph[g];
-  // Of the maximum over nodes: those who are equal share the gradient.
   for (int h = threadIdx.x; h < H; h += THREADS) {
-    const auto share = [&](int part, auto value, float* out) {
-      float best = -3.0e38f, count = 0.0f, d = 0.0f;
-      for (int i = 0; i < N; ++i) {
-        const float x = value(i);
-        count = x > best ? 1.0f : x == best ? count + 1.0f : count;
-        best = fmaxf(best, x);
-      }
-      for (int g = 0; g < GRAPH; ++g) d = fmaf(weights[(part * H + h) * GRAPH + g], of_graph[g], d);
-      d /= count;
-      for (int i = 0; i < N; ++i) out[i * H + h] = value(i) == best ? d : 0.0f;
-    };
-    share(0, [&](int i) { return encoded(scalars + i * SCALARS, directions, offset, h); }, d_features);
-    share(1, [&](int i) { return hidden[i * H + h]; }, d_hidden);
-    share(2, [&](int i) { return next_hidden[i * H + h]; }, d_next_hidden);
+    const auto feature = [&](int i) { return encoded(scalars + i * SCALARS, directions, offset, h); };
+    share_gradient(weights, of_graph, 0, h, feature, d_features);
+    share_gradient(weights, of_graph, 1, h, [&](int i) { return hidden[i * H + h]; }, d_hidden);
+    share_gradient(weights, of_graph, 2, h, [&](int i) { return next_hidden[i * H + h]; }, d_next_hidden);
   }
   __syncthreads();
   for (int pair = threadIdx.x / 32; pair < N * NODE_SCALARS; pair += WARPS) {
