@@ -27,11 +27,11 @@ def several(stacks: Sequence[Any]) -> tuple[list[tuple[Columns, Columns]], list[
         (Columns(half, 0, 128), Columns(wide_half, 0, 130)),
         (Columns(half, 0, 64), Columns(half, 64, 64)),
     ]
-    return products, [first, other]
+    return products, [Columns(first, 0, 140), Columns(other, 0, 12)]
 
 
 def only_sums(stacks: Sequence[Any]) -> tuple[list[tuple[Columns, Columns]], list[Any]]:
-    return [], [stacks[3]]
+    return [], [Columns(stacks[3], 0, 12)]
 
 
 def assert_equal_to_plain(make: Any, num_steps: int, seeds: int | None = None, scale: int = 1) -> None:
@@ -54,7 +54,7 @@ def assert_equal_to_plain(make: Any, num_steps: int, seeds: int | None = None, s
 
     def run(stacks):
         products, sums = make(stacks)
-        return over_time.evaluate(products, sums, jnp.asarray(num_steps, jnp.int32))
+        return over_time.evaluate(products, sums, jnp.asarray(num_steps, jnp.int32), jnp.full(2, CAPACITY, jnp.int32))
 
     def plain(stacks):
         products, sums = make(stacks)

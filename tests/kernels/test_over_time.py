@@ -1,5 +1,6 @@
 """Products and sums over the steps that a loop has run equal the plain formulas."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from narkit.kernels.fused.over_time import Columns
 
 from .emulation import emulated, needs_compiler
 from .plain_over_time import CAPACITY, assert_equal_to_plain, only_sums, several
+
+LAST = jnp.full(3, CAPACITY, jnp.int32)
 
 
 @needs_compiler
@@ -45,7 +48,7 @@ def test_factors_are_rounded_to_tf32():
     x, y = (jnp.asarray(rng.normal(size=(CAPACITY, 30, width)), np.float32) for width in (20, 50))
     products = [(Columns(x, 0, 20), Columns(y, 0, 50)), (Columns(y, 0, 50), Columns(y, 0, 50))]
     with emulated():
-        (have, square), _ = over_time.evaluate(products, [], jnp.asarray(CAPACITY, jnp.int32))
+        (have, square), _ = over_time.evaluate(products, [], jnp.asarray(CAPACITY, jnp.int32), LAST)
     (want, squared), _ = over_time.reference(products, [], CAPACITY)
     # Each summand is off by up to 2 * 2^-11 of itself, and 150 of about one are summed.
     np.testing.assert_allclose(have, want, atol=0.03)
@@ -53,5 +56,29 @@ def test_factors_are_rounded_to_tf32():
     assert np.abs(have - want).max() > 1e-6
 
 
+@needs_compiler
+@pytest.mark.parametrize(("each", "beyond"), [(32, np.nan), (7, 0)], ids=["whole chunks", "parts of chunks"])
+def test_samples_that_have_ended_count_for_nothing(each: int, beyond: float) -> None:
+    """Where they fill chunks of rows they are not read; else they are zero."""
+    rng = np.random.default_rng(2)
+    last = np.array([0, 4, 2, 0])
+    over = np.repeat(np.arange(CAPACITY)[:, None] > last, each, axis=1)[..., None]
+
+    def columns(width: int, dtype=np.float32) -> tuple[Columns, Columns]:
+        values = rng.integers(-4, 5, (CAPACITY, len(last) * each, width))
+        stacks = (jnp.asarray(np.where(over, filler, values), dtype) for filler in (beyond, 0))
+        first, second = (Columns(stack, 0, width, by_sample=True) for stack in stacks)
+        return first, second
+
+    factors = [(columns(128, dtype), columns(130, dtype)) for dtype in (np.float32, jnp.bfloat16)]
+    factors.append((columns(12), columns(140)))
+    summed = columns(140)
+    with emulated():
+        steps = jnp.asarray(CAPACITY, jnp.int32)
+        have = over_time.evaluate([(x[0], y[0]) for x, y in factors], [summed[0]], steps, jnp.asarray(last, jnp.int32))
+    want = over_time.reference([(x[1], y[1]) for x, y in factors], [summed[1]], CAPACITY)
+    jax.tree.map(np.testing.assert_array_equal, have, want)
+
+
 def test_nothing_to_do():
-    assert over_time.evaluate([], [], jnp.zeros((), jnp.int32)) == ([], [])
+    assert over_time.evaluate([], [], jnp.zeros((), jnp.int32), LAST) == ([], [])

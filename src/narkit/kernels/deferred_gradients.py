@@ -51,7 +51,8 @@ class ReversibleStep:
     `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forth, a
     step gives the next carry and y, and adds a row to what is kept: z, and what the way back reads; back, it gives
     d_carry and the gradients to sum, and adds a row to the factors that are stacked. Kernels write their rows, and read
-    them, where they are.
+    them, where they are; of samples whose `last` step is over, they write zeros. The first axis of the carry and of named
+    values is that of samples, if it is as long.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ReversibleStep:
         self._written_y = _made_by_kernels(program, self._y_vars)
         self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
         self._deferred = _find_deferred(program, gradients, {*carried, *named})
+        self._of_samples = {*carried, *named, *named_values(program, STACKED)}
         self._fused = launch.mode() is launch.Mode.FUSED
         self._in_kernel = [self._fused and deferred is not None and deferred.fits_kernel for deferred in self._deferred]
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
@@ -89,7 +91,7 @@ class ReversibleStep:
         self._forth = program.for_outputs([*next_carry, *self._y_stacked, *self._kept])
 
     def forth(
-        self, params, data, t, carry, ys: Sequence[Array], kept: Sequence[Array]
+        self, params, data, t, last, carry, ys: Sequence[Array], kept: Sequence[Array]
     ) -> tuple[PyTree, list[Array], list[Array]]:
         stacks = dict(zip(self._kept, kept, strict=True))
         stacks |= {var: stack for var, stack in zip(self._y_stacked, ys, strict=True) if var in self._written_y}
@@ -99,7 +101,7 @@ class ReversibleStep:
             for var, value in zip(self._carried, jax.tree.leaves(carry), strict=True)
             if var in stacks
         }
-        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, known, stacks)
+        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, last, known, stacks)
         next_carry, y, rows = _split(results, (self._carry.num_leaves, len(ys)))
         y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_stacked, y, strict=True)]
         return (
@@ -123,13 +125,13 @@ class ReversibleStep:
         return jax.tree.unflatten(self._z, [stack_of[var] for var in self._z_vars])
 
     def back(
-        self, params, data, t, kept: Sequence[Array], d_carry, d_y, d_z, stacks: Sequence[Array]
+        self, params, data, t, last, kept: Sequence[Array], d_carry, d_y, d_z, stacks: Sequence[Array]
     ) -> tuple[PyTree, list[Array], list[Array]]:
         before = jax.tree.leaves((params, data, t))
         unread = [None] * self._carry.num_leaves
         known = {var: Row(stack, t) for var, stack in zip(self._kept, kept, strict=True)}
         arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y, d_z))]
-        results = self._back.run(arguments, t, known, dict(zip(self._stacked, stacks, strict=True)))
+        results = self._back.run(arguments, t, last, known, dict(zip(self._stacked, stacks, strict=True)))
         carries, sums = self._carry.num_leaves, len(self._summed)
         return (
             jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
@@ -164,14 +166,17 @@ class ReversibleStep:
         left = [deferred for deferred, in_kernel in pairs if deferred is not None and not in_kernel]
         return {factor.var for deferred in left for factor in deferred.factors}
 
-    def finish(self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array], num_steps: Array) -> PyTree:
+    def finish(
+        self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array], num_steps: Array, last: Array
+    ) -> PyTree:
         """The gradients of the parameters, from what the loops summed, stacked and kept."""
         remaining = iter(sums)
         stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
         pairs = zip(self._deferred, self._in_kernel, strict=True)
         made = [deferred for deferred, in_kernel in pairs if deferred is not None and in_kernel]
         chosen = [term for deferred in made for term in deferred.terms]
-        known = dict(zip(chosen, evaluate_in_kernels(chosen, stack_of, num_steps), strict=True))
+        by_sample = {var for var in self._of_samples if shape_of(var)[:1] == last.shape}
+        known = dict(zip(chosen, evaluate_in_kernels(chosen, stack_of, num_steps, last, by_sample), strict=True))
         gradients = [
             next(remaining) if deferred is None else evaluate(deferred, stack_of, known) for deferred in self._deferred
         ]

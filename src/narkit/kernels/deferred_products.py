@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,40 +153,44 @@ class Factor:
         return stack
 
 
-def evaluate_in_kernels(chosen: Sequence[Deferred], stack_of: dict[Var, Array], num_steps: Array) -> list[Array]:
-    """Finishes all of these together, from the rows of the steps that were run."""
+def evaluate_in_kernels(
+    chosen: Sequence[Deferred], stack_of: dict[Var, Array], num_steps: Array, last: Array, by_sample: Container[Var]
+) -> list[Array]:
+    """Finishes all of these together, from the rows of the steps that were run.
+
+    Of stacks in `by_sample`, whose rows are samples, those of samples whose `last` step is over need not be read.
+    """
     tables: dict[tuple[Var, int], Array] = {}  # one for all who read a stack
 
-    def table(var: Var, columns: int) -> Array:
-        if (var, columns) not in tables:
+    def columns_of(var: Var, total: int, start: int = 0, width: int | None = None) -> over_time.Columns:
+        if (var, total) not in tables:
             stack = stack_of[var]
-            tables[var, columns] = stack.reshape(len(stack), -1, columns)
-        return tables[var, columns]
+            tables[var, total] = stack.reshape(len(stack), -1, total)
+        return over_time.Columns(tables[var, total], start, total if width is None else width, var in by_sample)
 
-    def columns_of(factor: Factor) -> over_time.Columns:
+    def columns_of_factor(factor: Factor) -> over_time.Columns:
         assert factor.columns is not None
-        total, start, width = factor.columns
-        return over_time.Columns(table(factor.var, total), start, width)
+        return columns_of(factor.var, *factor.columns)
 
     products: dict[Any, tuple[over_time.Columns, over_time.Columns]] = {}
-    sums: dict[Any, Array] = {}
+    sums: dict[Any, over_time.Columns] = {}
     keys: list[Any] = []  # several gradients may be parts of one product or sum
     for deferred in chosen:
         if deferred.product is None:
             var = deferred.factors[0].var
             columns = math.prod(shape_of(var)[deferred.summed_axes :])
             keys.append((var, columns))
-            sums[keys[-1]] = table(var, columns)
+            sums[keys[-1]] = columns_of(var, columns)
             continue
         factors = _in_order(deferred)
         keys.append(tuple((factor.var, factor.columns) for factor in factors))
-        left, right = (columns_of(factor) for factor in factors)
+        left, right = (columns_of_factor(factor) for factor in factors)
         products[keys[-1]] = (left, right)
         for factor, beside in zip(factors, factors[::-1], strict=True):
             if beside.has_ones:  # whose product is a sum
                 assert factor.columns is not None
-                sums[factor.var, factor.columns[0]] = table(factor.var, factor.columns[0])
-    multiplied, summed = over_time.evaluate(list(products.values()), list(sums.values()), num_steps)
+                sums[factor.var, factor.columns[0]] = columns_of(factor.var, factor.columns[0])
+    multiplied, summed = over_time.evaluate(list(products.values()), list(sums.values()), num_steps, last)
     found = dict(zip([*products, *sums], [*multiplied, *summed], strict=True))
     gradients = []
     for deferred, key in zip(chosen, keys, strict=True):

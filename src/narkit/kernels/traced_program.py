@@ -49,10 +49,11 @@ class TracedProgram:
         self,
         arguments: Sequence[Any],
         t: Array,
+        last: Array,
         known: Mapping[Var, Any] | None = None,
         stacks: Mapping[Var, Array] | None = None,
     ) -> list[Any]:
-        """Runs the program at step t.
+        """Runs the program at step t. Kernels leave out samples whose `last` step is over.
 
         `known` values take the place of arguments, and of operations that are no longer there. Values with one of the
         `stacks` are written there, by the kernels that make them if they can.
@@ -60,7 +61,7 @@ class TracedProgram:
         values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
         named = {eqn.outvars[0]: eqn.invars[0] for eqn in self.operations if eqn.primitive.name == "name"}
         written = {named.get(var, var): stack for var, stack in (stacks or {}).items()}
-        return _interpret(self.operations, self.outputs, values, written, t)
+        return _interpret(self.operations, self.outputs, values, written, t, last)
 
 
 def named_values(program: TracedProgram, name: str) -> list[Var]:
@@ -89,6 +90,7 @@ def _interpret(
     values: dict[Var, Any],
     written: Mapping[Any, Array] | None = None,
     t: Array | None = None,
+    last: Array | None = None,
 ) -> list[Any]:
     """Runs operations. Values may be rows of stacks; those with a stack in `written` are written to row t of it."""
 
@@ -99,7 +101,7 @@ def _interpret(
         arguments = [read(var) for var in eqn.invars]
         if eqn.primitive is launch.primitive:
             stacks = {i: written[var] for i, var in enumerate(eqn.outvars) if var in written} if written else {}
-            values.update(zip(eqn.outvars, launch.run_on_rows(arguments, stacks, t, **eqn.params), strict=True))
+            values.update(zip(eqn.outvars, launch.run_on_rows(arguments, stacks, t, last, **eqn.params), strict=True))
             continue
         if eqn.primitive.name == "name":
             value, stack = arguments[0], written.get(eqn.invars[0]) if written else None

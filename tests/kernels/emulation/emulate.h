@@ -55,20 +55,6 @@ inline uint32_t (*exchange())[6] {
 }
 inline void __syncthreads() { wait_for(kAtBlock); }
 inline void __syncwarp() { wait_for(kAtWarp); }
-inline int __syncthreads_or(int said) {
-  static int votes[kMostThreads];
-  votes[threadIdx.x] = said;
-  wait_for(kAtBlock);
-  const int any = std::any_of(votes, votes + num_threads, [](int vote) { return vote != 0; });
-  wait_for(kAtBlock);  // all have read them
-  return any;
-}
-inline int __any_sync(unsigned, int said) {
-  uint32_t(*lanes)[6] = exchange();
-  lanes[threadIdx.x % 32][0] = said;
-  wait_for(kAtWarp);
-  return std::any_of(lanes, lanes + 32, [](const uint32_t* lane) { return lane[0] != 0; });
-}
 
 using std::max;
 using std::min;

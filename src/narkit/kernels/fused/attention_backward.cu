@@ -443,10 +443,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_
   d_nodes += (at.index * 3 + pass) * N * H;
   d_scalars += (at.index * 3 + pass) * N * N * P;
   small += ((at.at(TIMED_small, NOW) * 3 + pass) * BLOCKS + blockIdx.x % BLOCKS) * SMALL * H;
-  bool any = false;
-#pragma unroll 8
-  for (int i = threadIdx.x; i < N * N * (P + 1); i += THREADS) any |= d_mixed[i] != 0.0f;
-  if (!__syncthreads_or(any)) {
+  if (HAS_ENDED(at.index)) {
     const int first_a = blockIdx.x % BLOCKS * 4, nodes = min(N - first_a, 4);
     write_zeros(d_nodes + first_a * H, nodes * H, THREADS);
     write_zeros(small, SMALL * H, THREADS);

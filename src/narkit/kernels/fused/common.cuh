@@ -19,6 +19,14 @@
 #define NOW 0
 #endif
 
+// Whether a sample, numbered over all seeds, has no part in this step: its algorithm has ended and it waits for the
+// others. Nobody reads what becomes of it, and no gradient comes back. A block writes zeros for it and is done.
+#ifdef ENDS
+#define HAS_ENDED(sample) (*time > last_steps[sample])
+#else
+#define HAS_ENDED(sample) false
+#endif
+
 __device__ __forceinline__ int row_of(int seed, bool timed, int now) { return timed ? seed * CAPACITY + now : seed; }
 
 typedef unsigned int u32;
@@ -118,8 +126,6 @@ __device__ __forceinline__ float sum_over_lanes(float (&values)[COUNT]) {
   return sum_over_some_lanes<COUNT, 1, 32>(values);
 }
 
-// Samples whose algorithm has ended wait for the others of their batch, and no gradient comes back to them. Where all
-// cotangents that a block reads are zero, so is what it writes: it says so and is done.
 template <typename T>
 __device__ __forceinline__ void write_zeros(T* out, int count, int num_threads) {
 #pragma unroll 1

@@ -148,6 +148,16 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
   d_values += index * N * N * LOGITS;
   d_nodes += index * N * 2 * LOGITS;
   d_edges += index * N * N * P;
+  if (HAS_ENDED(index)) {
+    write_zeros(d_nodes, N * 2 * LOGITS, 2 * THREADS);
+    write_zeros(d_edges, N * N * P, 2 * THREADS);
+    write_zeros(d_sums, N * N * LOGITS, 2 * THREADS);
+#if LATENTS
+    write_zeros(d_maxima, N * N * FEATURES, 2 * THREADS);
+    write_zeros(small, 2 * SMALL * H, 2 * THREADS);
+#endif
+    return;
+  }
   for (int edge = threadIdx.x; edge < N * N; edge += 2 * THREADS) {
     float x[LOGITS], d[LOGITS];
 #pragma unroll

@@ -107,6 +107,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
   edges += tile.at(TIMED_edges, NOW) * N * N * P;
   logits += tile.at(TIMED_logits, NOW) * N * N;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
+  if (HAS_ENDED(tile.index)) {
+    const int count = min(N - tile.first_i, SOURCES) * N;
+    write_zeros(logits + tile.first_i * N, count, THREADS);
+#if SOFTMAX
+    write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, THREADS);
+#endif
+#if TIMED_probabilities
+    write_zeros(copy + (tile.index * N + tile.first_i) * N, count, THREADS);
+#endif
+    return;
+  }
   directions += seed * P * H;
   offset += seed * H;
   score += seed * H;
@@ -243,6 +254,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   d_maxima += tile.index * N * N * FEATURES;
   small += (tile.at(TIMED_small, NOW) * TILES + number) * SMALL * H;
 
+  if (HAS_ENDED(tile.index)) {
+    const int sources = min(N - tile.first_i, SOURCES), targets = min(N - tile.first_p, TARGETS);
+    write_zeros((uint4*)(operand + place), ROWS * H / 8, THREADS);
+    write_zeros((uint4*)(cotangent + place), ROWS * H / 8, THREADS);
+    write_zeros(d_first + tile.first_i * H, sources * H, THREADS);
+    write_zeros(d_second + tile.first_p * H, targets * H, THREADS);
+    write_zeros(small, SMALL * H, THREADS);
+    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+      if (!tile.has(row)) continue;
+      for (int p = 0; p < P; ++p) d_edges[tile.edge(row) * P + p] = 0.0f;
+      for (int f = 0; f < FEATURES; ++f) d_maxima[tile.edge(row) * FEATURES + f] = 0.0f;
+    }
+    return;
+  }
   for (int at = threadIdx.x; at < ROWS * P; at += THREADS) scalars[at] = edges[tile.edge(at / P) * P + at % P];
   for (int at = threadIdx.x; at < ROWS * FEATURES; at += THREADS)
     narrow[at] = maxima[tile.edge(at / FEATURES) * FEATURES + at % FEATURES];
@@ -260,7 +285,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   if (lane == 0) expected[warp] = expectation;
   __syncthreads();
 #endif
-  bool any = false;
   for (int row = threadIdx.x; row < ROWS; row += THREADS) {
     const int at = last(tile.i_of(row)) * N + last(tile.p_of(row));
     float d_logit = d_logits[at];
@@ -268,21 +292,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
     d_logit = fmaf(probabilities[at], d_probabilities[at] - expected[row % SOURCES], d_logit);
 #endif
     of_logits[row] = tile.has(row) ? d_logit : 0.0f;
-    any |= of_logits[row] != 0.0f;
-  }
-  if (!__syncthreads_or(any)) {
-    const int sources = min(N - tile.first_i, SOURCES), targets = min(N - tile.first_p, TARGETS);
-    write_zeros((uint4*)(operand + place), ROWS * H / 8, THREADS);
-    write_zeros((uint4*)(cotangent + place), ROWS * H / 8, THREADS);
-    write_zeros(d_first + tile.first_i * H, sources * H, THREADS);
-    write_zeros(d_second + tile.first_p * H, targets * H, THREADS);
-    write_zeros(small, SMALL * H, THREADS);
-    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
-      if (!tile.has(row)) continue;
-      for (int p = 0; p < P; ++p) d_edges[tile.edge(row) * P + p] = 0.0f;
-      for (int f = 0; f < FEATURES; ++f) d_maxima[tile.edge(row) * FEATURES + f] = 0.0f;
-    }
-    return;
   }
   T::Weights weights(weight + seed * FRAGMENTS);
   make_latents(tile, maxima, out, out_bias + seed * H, latents);

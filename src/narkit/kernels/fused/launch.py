@@ -131,7 +131,11 @@ class Kernel:
             timed = {dict(self.rows_read)[i] for i in rows.read} | {dict(self.rows_written)[i] for i in rows.written}
             # Stacks that are written come as operands, too, and take the same memory.
             unused = "const void*, " * len(rows.written)
-            lines += [f"#define CAPACITY {rows.capacity}", f"#define TIME_PARAMETERS const int* time, {unused}"]
+            ends = ""
+            if rows.ends:
+                ends = "const int* last_steps, "
+                lines.append("#define ENDS")
+            lines += [f"#define CAPACITY {rows.capacity}", f"#define TIME_PARAMETERS const int* time, {ends}{unused}"]
         lines += [f"#define {name} {int(name in timed)}" for name in sorted(set(re.findall(r"\bTIMED_\w+", text)))]
         return "\n".join([*lines, text])
 
@@ -140,20 +144,31 @@ class Kernel:
 class Rows:
     """Which operands and outputs of a kernel are stacks over time, of which it reads and writes one row.
 
-    After its other operands such a kernel takes the row's number, and then the stacks that it writes.
+    After its other operands such a kernel takes the row's number, with `ends` the last step of each sample, and then the
+    stacks that it writes.
     """
 
     read: tuple[int, ...]
     written: tuple[int, ...]
     capacity: int
+    ends: bool = False
 
 
 def run_on_rows(
-    operands: Sequence[Any], stacks: Mapping[int, Array], t: Array | None, *, kernel: Kernel, outputs, seeds, rows
+    operands: Sequence[Any],
+    stacks: Mapping[int, Array],
+    t: Array | None,
+    last: Array | None,
+    *,
+    kernel: Kernel,
+    outputs,
+    seeds,
+    rows,
 ) -> list[Any]:
     """Runs a kernel. Operands may be rows of stacks; outputs with one of the `stacks` are written to its row t.
 
-    What the kernel cannot read or write in place is copied, or given back for others to write.
+    What the kernel cannot read or write in place is copied, or given back for others to write. Of samples whose `last`
+    step is over it writes zeros.
     """
     assert rows is None
     # Under a `jax.vmap` inside the step (`seeds` above 1) rows have an axis more than kernels know of in stacks.
@@ -176,9 +191,10 @@ def run_on_rows(
     )
     copied = [i for i in written if i in kernel.copied]
     shapes += tuple(outputs[i] for i in copied)
+    ends = [] if last is None or dict(kernel.macros).get("SAMPLES") != len(last) else [last]
     results = primitive.bind(
-        *values, t, *(stacks[i] for i in written),
-        kernel=kernel, outputs=shapes, seeds=1, rows=Rows(read, written, capacity),
+        *values, t, *ends, *(stacks[i] for i in written),
+        kernel=kernel, outputs=shapes, seeds=1, rows=Rows(read, written, capacity, bool(ends)),
     )  # fmt: skip
     known = dict(zip(copied, results[len(outputs) :], strict=True))
     return [
@@ -220,7 +236,7 @@ def _run(*operands: Array, **options: Any) -> list[Array]:
 def _batch(operands: Sequence[Array], axes: Sequence[int | None], *, kernel, outputs, seeds, rows):
     """A further axis is one of seeds: kernels take as many as there are, each with its own weights."""
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
-    time = None if rows is None else len(operands) - len(rows.written) - 1  # one for all seeds
+    time = None if rows is None else len(operands) - len(rows.written) - rows.ends - 1  # one for all seeds
     if time is not None and axes[time] is not None:
         # A kernel reads one number of the row. `time_loop` under `jax.vmap` over numbers of steps would get here.
         raise NotImplementedError("seeds whose loops are at different steps; give them one number of steps")

@@ -244,6 +244,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
     float* record) {
+  const Sample at(RECEIVER_BLOCKS);
+  if (HAS_ENDED(at.index)) {
+    const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
+    write_zeros(message + (at.at(TIMED_message, NOW) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
+    return;
+  }
   forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, NOW, message, best, record);
 }
 #endif
@@ -347,32 +353,12 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   const int tile = blockIdx.x % num_tiles, now = NOW;
   const int first_j = tile / SENDER_BLOCKS * RECEIVERS, first_i = tile % SENDER_BLOCKS * SENDERS;
   const long long number = at.at(TIMED_operands, now) * num_tiles + tile;  // of the tile
-  best += at.at(TIMED_best, now) * N * H;
-  record += at.at(TIMED_record, now) * N * N * RECORD;
-  d_message += at.index * N * H;
-  scalars += at.at(TIMED_scalars, now) * N * N * P;
-  bool any = false;
-  for (int k = threadIdx.x; k < RECEIVERS * H; k += Backward::NUM_THREADS) {
-    const int j = first_j + k / H;
-    chosen[k] = j < N ? best[first_j * H + k] - first_i : -1;
-    chosen_d[k] = j < N ? d_message[first_j * H + k] : 0.0f;
-    any |= chosen_d[k] != 0.0f;
-  }
-  for (int k = threadIdx.x; k < ROWS * P; k += Backward::NUM_THREADS) {
-    const int row = k / P, i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
-    mixed[k] = ATTENTION ? record[(i * N + j) * RECORD + N + 1 + k % P] : edge(scalars, i, j)[k % P];
-  }
-  terms += at.at(TIMED_terms, now) * N * TERMS;
-  value += at.seed * P * H;
-  value_offset += at.seed * H;
-  weights += at.seed * PRODUCTS * FRAGMENTS;
-  biases += at.seed * 2 * H;
   small += (at.at(TIMED_small, now) * num_tiles + tile) * SMALL * H;
   d_receive += (at.index * SENDER_BLOCKS + tile % SENDER_BLOCKS) * N * H;
   d_send += ((at.index * RECEIVER_BLOCKS + tile / SENDER_BLOCKS) * N + first_i) * H;
   d_mixed += at.index * N * N * (P + 1);
   const int num_senders = min(N - first_i, SENDERS), num_receivers = min(N - first_j, RECEIVERS);
-  if (!__syncthreads_or(any)) {
+  if (HAS_ENDED(at.index)) {
     constexpr int threads = Backward::NUM_THREADS;
 #pragma unroll
     for (int m = 0; m < PRODUCTS; ++m) {
@@ -387,6 +373,25 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
       write_zeros(d_mixed + ((first_i + i) * N + first_j) * (P + 1), num_receivers * (P + 1), threads);
     return;
   }
+  best += at.at(TIMED_best, now) * N * H;
+  record += at.at(TIMED_record, now) * N * N * RECORD;
+  d_message += at.index * N * H;
+  scalars += at.at(TIMED_scalars, now) * N * N * P;
+  for (int k = threadIdx.x; k < RECEIVERS * H; k += Backward::NUM_THREADS) {
+    const int j = first_j + k / H;
+    chosen[k] = j < N ? best[first_j * H + k] - first_i : -1;
+    chosen_d[k] = j < N ? d_message[first_j * H + k] : 0.0f;
+  }
+  for (int k = threadIdx.x; k < ROWS * P; k += Backward::NUM_THREADS) {
+    const int row = k / P, i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
+    mixed[k] = ATTENTION ? record[(i * N + j) * RECORD + N + 1 + k % P] : edge(scalars, i, j)[k % P];
+  }
+  terms += at.at(TIMED_terms, now) * N * TERMS;
+  value += at.seed * P * H;
+  value_offset += at.seed * H;
+  weights += at.seed * PRODUCTS * FRAGMENTS;
+  biases += at.seed * 2 * H;
+  __syncthreads();
   const auto keep = [&](bf16* out, const bf16* tile) {
     Backward::copy_out(out + number * (ROWS * H), tile);
   };

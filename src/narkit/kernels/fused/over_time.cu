@@ -2,18 +2,20 @@
 //
 // A stack is a table with the rows of all steps below each other; factors of a product are columns of such tables. The
 // rows are cut into parts, a block takes one part of one tile of a result, and `add_parts` adds the parts up in order.
-// Rows of steps that were not run are not read, so they may hold anything.
+// Rows of steps that were not run are not read, so they may hold anything. Of samples whose last step is over nothing is
+// read, either, where that spares a whole chunk of rows.
 //
 // Macros: INPUTS, the parameters for the stacks; TABLE, what is computed, as many times a `Job` as JOBS says; ALL_PARTS,
 // the size of all parts. For products, IS_NARROW where the left factors have few columns, and IS_HALF where factors are
 // bfloat16, else they are float32 and rounded to TF32 as the library's products are; LEFT_ALIGNED and RIGHT_ALIGNED where
-// all factors of a side can be copied sixteen bytes at a time. For add_parts, OUTPUTS and RESULTS.
+// all factors of a side can be copied sixteen bytes at a time. For add_parts, OUTPUTS and RESULTS. For all others, SAMPLES.
 
 struct Job {
   const char *left, *right;  // the stacks; sums have only the right one
   int left_start, left_total, m;  // the first column, all columns of the table, the columns that count
   int right_start, right_total, n;
   int rows;  // per step
+  int each;  // per sample, where the rows of samples follow each other, else 0
   int parts;
   int block;  // the first one that works on it
   int at;  // where its parts begin
@@ -29,6 +31,18 @@ __device__ __forceinline__ Job job_of(const Job (&jobs)[JOBS]) {
     if (blockIdx.x >= jobs[i].block) job = jobs[i];
   return job;
 }
+
+#ifdef ENDS
+// Whether the rows from `row` to `end` belong to samples whose last step is over. They are of one step, or it says no.
+__device__ __forceinline__ bool are_over(const Job& job, const int* last_steps, int row, int end) {
+  if (job.each == 0) return false;
+  const int step = row / job.rows, first = row - step * job.rows, beyond = end - step * job.rows;
+  if (beyond > job.rows) return false;
+  for (int sample = first / job.each; sample * job.each < beyond; ++sample)
+    if (step <= last_steps[blockIdx.z * SAMPLES + sample]) return false;
+  return true;
+}
+#endif
 
 #if defined(BUILD_products_over_time)
 #if IS_HALF
@@ -171,13 +185,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, IS_NARROW ? 3 : 2)
   const bool right_aligned = is_aligned(job.right_start, job.right_total);
   Number* staged = (Number*)memory;
 
-  auto begin_stage = [&](int i) {
-    const int row = start + i * CHUNK;
-    Number* to = staged + i % STAGES * STAGE;
+  int row = start, staged_chunks = 0;
+  auto begin_stage = [&]() {
+    while (row < end && are_over(job, last_steps, row, min(row + CHUNK, end))) row += CHUNK;
     if (row < end) {
+      Number* to = staged + staged_chunks++ % STAGES * STAGE;
       stage<LEFT_ALIGNED, M_TILE, LEFT_STRIDE>(to, left, job.left_total, m, left_aligned, row, end);
       Number* beside = to + CHUNK * LEFT_STRIDE;
       stage<RIGHT_ALIGNED, N_TILE, RIGHT_STRIDE>(beside, right, job.right_total, n, right_aligned, row, end);
+      row += CHUNK;
     }
     end_of_stage();
   };
@@ -189,12 +205,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, IS_NARROW ? 3 : 2)
   const int own_m = warp / N_WARPS * (16 * MT), own_n = warp % N_WARPS * (8 * NT);
   const bool works = own_m < m && own_n < n;
 #pragma unroll 1
-  for (int i = 0; i < STAGES - 1; ++i) begin_stage(i);
-  const int chunks = (end - start + CHUNK - 1) / CHUNK;
-  for (int i = 0; i < chunks; ++i) {
+  for (int i = 0; i < STAGES - 1; ++i) begin_stage();
+  for (int i = 0; i < staged_chunks; ++i) {
     wait_for_stage<STAGES - 2>();
     __syncthreads();  // all have copied this chunk, and are done with the one before, whose place is filled now
-    begin_stage(i + STAGES - 1);
+    begin_stage();
     const Number* chunk = staged + i % STAGES * STAGE;
     if (works) multiply_chunk(sums, chunk, chunk + CHUNK * LEFT_STRIDE);
   }
@@ -226,18 +241,22 @@ extern "C" __global__ void __launch_bounds__(256) sums_over_time(INPUTS TIME_PAR
   if (start >= end) return;
 
   const float4* values = (const float4*)(job.right + ((long long)blockIdx.z * CAPACITY * job.rows * job.n + column) * 4);
-  float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+  const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
+  float4 sum = zero;
   if (column < job.n) {
     const int stride = job.n / 4;
+    const auto value = [&](int row) {
+      return are_over(job, last_steps, row, row + 1) ? zero : values[(long long)row * stride];
+    };
     int row = start + threadIdx.x / 32;
     for (; row + 8 * (AHEAD - 1) < end; row += 8 * AHEAD) {
       float4 next[AHEAD];  // all on their way before the first is needed
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i) next[i] = values[(long long)(row + 8 * i) * stride];
+      for (int i = 0; i < AHEAD; ++i) next[i] = value(row + 8 * i);
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) sum = sum + next[i];
     }
-    for (; row < end; row += 8) sum = sum + values[(long long)row * stride];
+    for (; row < end; row += 8) sum = sum + value(row);
   }
   float4* of_warps = (float4*)memory;
   of_warps[threadIdx.x] = sum;

@@ -30,11 +30,15 @@ NARROW_TILE = 16
 
 @dataclass(frozen=True)
 class Columns:
-    """Some columns of a stack: (step, row, column)."""
+    """Some columns of a stack: (step, row, column).
+
+    `by_sample` says that the rows of a step are those of the samples, one after the other, with as many rows each.
+    """
 
     stack: Array
     start: int
     width: int
+    by_sample: bool = False
 
     @property
     def is_aligned(self) -> bool:
@@ -57,6 +61,10 @@ class _Job:
     @property
     def rows(self) -> int:
         return self.right.stack.shape[1]
+
+    @property
+    def by_sample(self) -> bool:
+        return self.right.by_sample and (self.left is None or self.left.by_sample)
 
     @property
     def narrow(self) -> bool:
@@ -86,17 +94,22 @@ def fits(width: int, start: int, total: int, dtype: jnp.dtype) -> bool:
 
 
 def evaluate(
-    products: Sequence[tuple[Columns, Columns]], sums: Sequence[Array], num_steps: Int[Array, ""]
+    products: Sequence[tuple[Columns, Columns]],
+    sums: Sequence[Columns],
+    num_steps: Int[Array, ""],
+    last: Int[Array, " sample"],
 ) -> tuple[list[Array], list[Array]]:
     """The products `x^T y`, and the sums over steps and rows, over the first `num_steps` steps of stacks.
 
-    Factors of a product are both float32 (and rounded to TF32) or both bfloat16. Stacks to be summed are float32 and
-    have (step, row, column) as axes, with a multiple of four columns. All have the same number of steps.
+    Beyond a sample's `last` step its rows count for nothing: those of one factor, and of what is summed, are zero, the
+    others finite. Most of them are not read.
+    Factors of a product are both float32 (and rounded to TF32) or both bfloat16. What is summed is float32, all columns
+    of a stack, a multiple of four. All have the same number of steps.
     """
     # The factor that has few columns, if one has, comes first.
     flipped = [y.width <= MOST_NARROW and y.width < x.width for x, y in products]
     jobs = [_Job(y, x) if flip else _Job(x, y) for (x, y), flip in zip(products, flipped, strict=True)]
-    jobs += [_Job(None, Columns(stack, 0, stack.shape[2])) for stack in sums]
+    jobs += [_Job(None, columns) for columns in sums]
     if not jobs:
         return [], []
     kinds: dict[tuple, list[int]] = {}
@@ -105,14 +118,14 @@ def evaluate(
         kinds.setdefault(kind, []).append(i)
     parts: dict[int, _Parts] = {}
     for chosen in kinds.values():
-        parts |= dict(zip(chosen, _in_parts([jobs[i] for i in chosen], num_steps), strict=True))
+        parts |= dict(zip(chosen, _in_parts([jobs[i] for i in chosen], num_steps, last), strict=True))
     results = _added([parts[i] for i in range(len(jobs))], num_steps)
     made = [result.T if flip else result for result, flip in zip(results, flipped, strict=False)]
     return made, [result[0] for result in results[len(products) :]]
 
 
 def reference(
-    products: Sequence[tuple[Columns, Columns]], sums: Sequence[Array], num_steps: int
+    products: Sequence[tuple[Columns, Columns]], sums: Sequence[Columns], num_steps: int
 ) -> tuple[list[Array], list[Array]]:
     """The same by plain formulas, in float32."""
 
@@ -121,10 +134,10 @@ def reference(
 
     highest = jax.lax.Precision.HIGHEST
     made = [jnp.einsum("trm,trn->mn", columns(x), columns(y), precision=highest) for x, y in products]
-    return made, [stack[:num_steps].sum((0, 1)) for stack in sums]
+    return made, [columns(of).sum((0, 1)) for of in sums]
 
 
-def _in_parts(jobs: Sequence[_Job], num_steps: Array) -> list[_Parts]:
+def _in_parts(jobs: Sequence[_Job], num_steps: Array, last: Array) -> list[_Parts]:
     """Runs jobs of a kind in one launch. Every part has about as many rows, so that all blocks take as long."""
     capacity = jobs[0].right.stack.shape[0]
     work = sum(job.tiles * job.rows * capacity for job in jobs)
@@ -136,11 +149,13 @@ def _in_parts(jobs: Sequence[_Job], num_steps: Array) -> list[_Parts]:
     for job, count, at in zip(jobs, counts, starts, strict=True):
         left = job.right if job.left is None else job.left
         names = (stacks.name(left.stack), stacks.name(job.right.stack))
-        table.append(_entry(names, (left.start, left.stack.shape[2]), job, (count, block, at)))
+        each = job.rows // len(last) if job.by_sample else 0
+        table.append(_entry(names, (left.start, left.stack.shape[2]), job, (each, count, block, at)))
         block += job.tiles * count
     is_half = jobs[0].right.stack.dtype == jnp.bfloat16
     is_sum, narrow = jobs[0].left is None, jobs[0].narrow
     macros = {"INPUTS": stacks.parameters, "JOBS": len(jobs), "TABLE": ", ".join(table), "ALL_PARTS": ends[-1]}
+    macros["SAMPLES"] = len(last)
     if is_sum:
         name, shared = "sums_over_time", 16 * THREADS
     else:
@@ -151,7 +166,7 @@ def _in_parts(jobs: Sequence[_Job], num_steps: Array) -> list[_Parts]:
         macros |= {f"{side}_ALIGNED": int(all(x.is_aligned for x in factors)) for side, factors in sides.items()}
         shared = 4 * 16 * 4 * ((NARROW_TILE if narrow else TILE) + 8 + TILE + 8)
     kernel = launch.Kernel("over_time.cu", name, tuple(macros.items()), (block, 1), shared, threads=THREADS)
-    (values,) = _run(kernel, stacks.arrays, num_steps, capacity, [(ends[-1],)])
+    (values,) = _run(kernel, [*stacks.arrays, num_steps, last], launch.Rows((), (), capacity, ends=True), [(ends[-1],)])
     return [_Parts(job, count, at, values) for job, count, at in zip(jobs, counts, starts, strict=True)]
 
 
@@ -161,7 +176,7 @@ def _added(parts: Sequence[_Parts], num_steps: Array) -> list[Array]:
     inputs, table, block = _Inputs(), [], 0
     for part in parts:
         name = inputs.name(part.values)
-        table.append(_entry((name, name), (0, part.values.size), part.job, (part.count, block, part.at)))
+        table.append(_entry((name, name), (0, part.values.size), part.job, (0, part.count, block, part.at)))
         block += -(-math.prod(part.job.shape) // THREADS)
     names = [f"r{i}" for i in range(len(parts))]
     macros = {
@@ -172,7 +187,7 @@ def _added(parts: Sequence[_Parts], num_steps: Array) -> list[Array]:
         "TABLE": ", ".join(table),
     }
     kernel = launch.Kernel("over_time.cu", "add_parts", tuple(macros.items()), (block, 1), 0, threads=THREADS)
-    return _run(kernel, inputs.arrays, num_steps, capacity, [part.job.shape for part in parts])
+    return _run(kernel, [*inputs.arrays, num_steps], launch.Rows((), (), capacity), [part.job.shape for part in parts])
 
 
 class _Inputs:
@@ -193,14 +208,13 @@ class _Inputs:
         return "".join(f"const char* s{i}, " for i in range(len(self.arrays)))
 
 
-def _entry(names: tuple[str, str], on_left: tuple[int, int], job: _Job, place: tuple[int, int, int]) -> str:
+def _entry(names: tuple[str, str], on_left: tuple[int, int], job: _Job, place: tuple[int, int, int, int]) -> str:
     """A `Job` of over_time.cu."""
     (height, width), right = job.shape, job.right
     numbers = (*on_left, height, right.start, right.stack.shape[2], width, job.rows, *place)
     return f"{{{', '.join([*names, *map(str, numbers)])}}}"
 
 
-def _run(kernel: launch.Kernel, operands: Sequence[Array], num_steps: Array, capacity: int, shapes: Sequence[tuple]):
+def _run(kernel: launch.Kernel, operands: Sequence[Array], rows: launch.Rows, shapes: Sequence[tuple]) -> list[Array]:
     outputs = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
-    rows = launch.Rows((), (), capacity)
-    return launch.primitive.bind(*operands, num_steps, kernel=kernel, outputs=outputs, seeds=1, rows=rows)
+    return launch.primitive.bind(*operands, kernel=kernel, outputs=outputs, seeds=1, rows=rows)

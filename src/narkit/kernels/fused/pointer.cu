@@ -70,6 +70,24 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
   nodes += index * N * WIDTH;
   edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
   logits += (((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N + i) * N;
+#if SOFTMAX
+  probabilities += (((long long)row_of(seed, TIMED_probabilities, NOW) * SAMPLES + sample) * N + i) * N;
+#endif
+#if TIMED_probabilities
+  copy += (index * N + i) * N;
+#endif
+  if (HAS_ENDED(index)) {
+    for (int p = lane; p < N; p += 32) {
+      logits[p] = 0.0f;
+#if SOFTMAX
+      probabilities[p] = 0.0f;
+#endif
+#if TIMED_probabilities
+      copy[p] = 0.0f;
+#endif
+    }
+    return;
+  }
   const Weights weights(directions + seed * P * H, offset + seed * H, score + seed * H);
   float a[PART], highest = -3.0e38f, total = 0.0f;
   load_row(nodes + i * WIDTH + FIRST, a);
@@ -96,10 +114,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
     }
   }
 #if SOFTMAX
-  probabilities += (((long long)row_of(seed, TIMED_probabilities, NOW) * SAMPLES + sample) * N + i) * N;
-#if TIMED_probabilities
-  copy += (index * N + i) * N;
-#endif
   // Lanes l, l + GROUP, ... have the same.
 #pragma unroll
   for (int step = 1; step < GROUP; step *= 2) {
@@ -165,10 +179,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
   float row[PART], other[PART], sum[PART];
 #pragma unroll
   for (int q = 0; q < PART; ++q) sum[q] = 0.0f;
-  bool any = false;
-  for (int node = lane; node < N; node += 32)
-    any |= (blockIdx.y == 1 ? d_logit(mine, node) : d_logit(node, mine)) != 0.0f;
-  const int count = __any_sync(0xffffffff, any) ? N : 0;  // of the nodes whose part is not zero
+  const int count = HAS_ENDED(index) ? 0 : N;  // of nodes with a share
 
   if (blockIdx.y == 1) {
     load_row(nodes + mine * WIDTH + FIRST, row);

@@ -91,10 +91,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
   weights += seed * READ * GRAPH;
   graph_logits += ((long long)row_of(seed, TIMED_graph, NOW) * SAMPLES + sample) * GRAPH;
   read += ((long long)row_of(seed, TIMED_read, NOW) * SAMPLES + sample) * READ;
+  if (HAS_ENDED(index)) {
+    write_zeros(graph_logits, GRAPH, THREADS);
+    write_zeros(read, READ, THREADS);
+  }
+#endif
+  if (HAS_ENDED(index)) {
+    write_zeros(next, N * SCALARS, THREADS);
+    return;
+  }
+#if GRAPH
   float* vector = (float*)memory;
   float* of_graph = vector + READ;
   for (int h = threadIdx.x; h < H; h += THREADS) {
     float best[3] = {-3.0e38f, -3.0e38f, -3.0e38f};
+#pragma unroll 8
     for (int i = 0; i < N; ++i) {
       best[0] = fmaxf(best[0], encoded(scalars + i * SCALARS, directions, offset, h));
       best[1] = fmaxf(best[1], hidden[i * H + h]);
@@ -156,6 +167,7 @@ template <typename F>
 __device__ __forceinline__ void share_gradient(
     const float* weights, const float* of_graph, int part, int h, F value, float* out) {
   float best = -3.0e38f, count = 0.0f, d = 0.0f;
+#pragma unroll 16
   for (int i = 0; i < N; ++i) {
     const float x = value(i);
     count = x > best ? 1.0f : x == best ? count + 1.0f : count;
@@ -163,6 +175,7 @@ __device__ __forceinline__ void share_gradient(
   }
   for (int g = 0; g < GRAPH; ++g) d = fmaf(weights[(part * H + h) * GRAPH + g], of_graph[g], d);
   d /= count;
+#pragma unroll 16
   for (int i = 0; i < N; ++i) out[i * H + h] = value(i) == best ? d : 0.0f;
 }
 
@@ -181,11 +194,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
   for (int k = threadIdx.x; k < N * SMALL_WIDTH; k += THREADS) d_logits[k] = 0.0f;
   for (int k = threadIdx.x; k < N * SCALARS; k += THREADS) d_scalars[k] = 0.0f;
 #if GRAPH
+  d_hidden += index * N * H;
+  d_next_hidden += index * N * H;
+  d_features += ((long long)row_of(seed, TIMED_features, NOW) * SAMPLES + sample) * N * H;
+  d_graph += ((long long)row_of(seed, TIMED_d_graph, NOW) * SAMPLES + sample) * GRAPH;
+  if (HAS_ENDED(index)) {
+    write_zeros(d_hidden, N * H, THREADS);
+    write_zeros(d_next_hidden, N * H, THREADS);
+    write_zeros(d_features, N * H, THREADS);
+    write_zeros(d_graph, GRAPH, THREADS);
+    return;
+  }
   graph_logits += ((long long)row_of(seed, TIMED_graph, NOW) * SAMPLES + sample) * GRAPH;
   d_graph_logits += index * GRAPH;
   float* of_graph = (float*)memory;
   for (int g = threadIdx.x; g < GRAPH; g += THREADS) of_graph[g] = d_graph_logits[g];
 #else
+  if (HAS_ENDED(index)) return;
   const float* graph_logits = nullptr;
   float* of_graph = nullptr;
 #endif
@@ -242,10 +267,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
   directions += seed * NODE_SCALARS * H;
   offset += seed * H;
   weights += seed * READ * GRAPH;
-  d_hidden += index * N * H;
-  d_next_hidden += index * N * H;
-  d_features += ((long long)row_of(seed, TIMED_features, NOW) * SAMPLES + sample) * N * H;
-  d_graph += ((long long)row_of(seed, TIMED_d_graph, NOW) * SAMPLES + sample) * GRAPH;
   for (int g = threadIdx.x; g < GRAPH; g += THREADS) d_graph[g] = of_graph[g];
   for (int h = threadIdx.x; h < H; h += THREADS) {
     const auto feature = [&](int i) { return encoded(scalars + i * SCALARS, directions, offset, h); };
@@ -254,6 +275,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
     share_gradient(weights, of_graph, 2, h, [&](int i) { return next_hidden[i * H + h]; }, d_next_hidden);
   }
   __syncthreads();
+#pragma unroll 4
   for (int pair = threadIdx.x / 32; pair < N * NODE_SCALARS; pair += WARPS) {
     const int i = pair / NODE_SCALARS, p = pair % NODE_SCALARS;
     float sum = 0.0f;

@@ -87,6 +87,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_forward(
 #if defined(BUILD_triplets_forward_saving)
 extern "C" __global__ void __launch_bounds__(THREADS) triplets_forward_saving(
     const float* nodes, const float* scalars, const float* triplet, TIME_PARAMETERS float* maxima, int* winners) {
+  const int blocks = BLOCKS * RECEIVER_BLOCKS, sample = blockIdx.x / blocks;
+  if (HAS_ENDED(blockIdx.z * SAMPLES + sample)) {
+    if (blockIdx.x % blocks) return;
+    maxima += ((long long)row_of(blockIdx.z, TIMED_maxima, NOW) * SAMPLES + sample) * N * N * FEATURES;
+    write_zeros(maxima, N * N * FEATURES, THREADS);
+    return;
+  }
   forward<true>(nodes, scalars, triplet, NOW, maxima, winners);
 }
 #endif
@@ -124,14 +131,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
   float total = 0.0f, of_first[P], of_rest[P];
 #pragma unroll
   for (int p = 0; p < P; ++p) of_first[p] = of_rest[p] = 0.0f;
-  bool any = false;
-#pragma unroll 8
-  for (int other = 0; other < N; ++other) {
-    const int pair = kind == 0 ? last(mine) * N + other : other * N + last(mine);
-    any |= d_maxima[pair * FEATURES + f] != 0.0f;
-    sums[other * THREADS + threadIdx.x] = 0.0f;
-  }
-  if (mine < N && any) {
+  const bool has_ended = HAS_ENDED(index);
+  for (int i = 0; i < N; ++i) sums[i * THREADS + threadIdx.x] = 0.0f;
+  if (mine < N && !has_ended) {
 #pragma unroll 4
     for (int other = 0; other < N; ++other) {
       const int pair = kind == 0 ? mine * N + other : other * N + mine;

@@ -1,12 +1,13 @@
 // The update of the hidden state from the message that a node received. See update.py for the formulas.
 //
-// Compiled for one number of rows (samples times nodes) NODES per seed, and with or without ATTENTION, which decides
-// where the two terms of a node stand. blockIdx.x is a tile of 16 rows, blockIdx.z the seed.
+// Compiled for SAMPLES samples of N nodes per seed, and with or without ATTENTION, which decides where the two terms of a
+// node stand. Samples and nodes count as one list of rows; blockIdx.x is a tile of 16 of them, blockIdx.z the seed.
 //
 // There are few blocks, so what counts is how long one of them waits: weights are read long before they are multiplied,
 // everything but the operands of products stays in registers, and warps share sums over rows where they meet anyway.
 
 #define FROM_NODE (ATTENTION ? 5 * H : 2 * H)
+#define NODES (SAMPLES * N)
 #define TILES ((NODES + 15) / 16)
 #define FRAGMENTS (H * H / 2)
 #define TILE (16 * TILE_STRIDE)
@@ -20,6 +21,14 @@ __device__ __forceinline__ float2 two(const float* from) { return *(const float2
 
 // A row may be beyond the last; it is read as the last.
 __device__ __forceinline__ int node_of(int row) { return row < NODES ? row : NODES - 1; }
+
+// Whether `has_ended(sample)` for all samples with rows in a tile.
+template <typename F>
+__device__ __forceinline__ bool all_have_ended(int first, F has_ended) {
+  bool all = true;
+  for (int sample = first / N; sample <= node_of(first + 15) / N; ++sample) all = all && has_ended(sample);
+  return all;
+}
 
 __device__ __forceinline__ float sum_over_columns(float value) {
   value += __shfl_xor_sync(0xffffffff, value, 1);
@@ -135,6 +144,14 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
 #if TIMED_result
   copy += seed * NODES * H;
 #endif
+  if (all_have_ended(first, [&](int sample) { return HAS_ENDED(seed * SAMPLES + sample); })) {
+    const int count = min(NODES - first, 16) * H;
+    write_zeros(result + first * H, count, T::NUM_THREADS);
+#if TIMED_result
+    write_zeros(copy + first * H, count, T::NUM_THREADS);
+#endif
+    return;
+  }
   T::Sums normal, openness, before;
   float spread[2];
   u32 summed, gated;
@@ -203,6 +220,16 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
   gate_inputs += (long long)row_of(seed, TIMED_gate, NOW) * NODES * H;
   d_openings += (long long)row_of(seed, TIMED_gate, NOW) * NODES * H;
   d_vectors += ((long long)row_of(seed, TIMED_vectors, NOW) * TILES + blockIdx.x) * 3 * H;
+  if (all_have_ended(first, [&](int sample) { return HAS_ENDED(seed * SAMPLES + sample); })) {
+    const int count = min(NODES - first, 16) * H;
+    write_zeros(d_message + first * H, count, T::NUM_THREADS);
+    write_zeros(d_terms + first * 2 * H, 2 * count, T::NUM_THREADS);
+    write_zeros(d_hidden + first * H, count, T::NUM_THREADS);
+    write_zeros(gate_inputs + first * H, count, T::NUM_THREADS);
+    write_zeros(d_openings + first * H, count, T::NUM_THREADS);
+    write_zeros(d_vectors, 3 * H, T::NUM_THREADS);
+    return;
+  }
   T::Sums normal, sums, before, d;
   T::Weights back_through_gate;
   float spread[2];

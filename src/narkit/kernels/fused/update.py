@@ -44,8 +44,9 @@ class UpdateWeights(NamedTuple):
 
 
 def _kernel(name, message, terms, tiles, shares, rows) -> Kernel:
-    nodes = message.shape[0] * message.shape[1]
-    macros = (("NODES", nodes), ("TERMS", terms.shape[-1]), ("ATTENTION", int(terms.shape[-1] >= 7 * H)))
+    samples, n = message.shape[:2]
+    nodes = samples * n
+    macros = (("N", n), ("SAMPLES", samples), ("TERMS", terms.shape[-1]), ("ATTENTION", int(terms.shape[-1] >= 7 * H)))
     shared = 16 * (tiles * TILE_STRIDE * 2 + shares * (WARPS + 1) * 8)
     return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared, *rows, threads=32 * WARPS)
 
@@ -80,9 +81,9 @@ def backward(
             (hidden.shape, jnp.float32),
             (hidden.shape, jnp.bfloat16),
             (hidden.shape, jnp.bfloat16),
-            ((kernel.grid[0], 3, H), jnp.float32),
+            ((1, kernel.grid[0], 3, H), jnp.float32),  # by tile, whichever samples are in it
         ],
     )  # fmt: skip
     gate_input, d_opening, d_vectors = (checkpoint_name(part, STACKED) for part in (gate_input, d_opening, d_vectors))
     d_gate = jnp.einsum("bnh,bng->hg", gate_input, d_opening, preferred_element_type=jnp.float32)
-    return d_message, d_terms, d_hidden, d_gate, d_vectors.sum(0)
+    return d_message, d_terms, d_hidden, d_gate, d_vectors.sum((0, 1))
