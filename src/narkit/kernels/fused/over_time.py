@@ -18,8 +18,8 @@ from jaxtyping import Array, Int
 
 from narkit.kernels.fused import launch
 
-BLOCKS_PER_SEED = 128
-"""How many blocks a launch is cut into, roughly; a GPU has about as many cores, and training has several seeds."""
+BLOCKS_PER_SEED = 256
+"""How many blocks a launch is cut into, roughly: so many that the last ones, which leave cores idle, are few."""
 
 SHORTEST_PART = 128  # rows
 MOST_NARROW = 32  # columns

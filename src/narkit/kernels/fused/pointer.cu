@@ -140,7 +140,7 @@ __device__ __forceinline__ float share(float winner, float other) {
 }
 
 #if defined(BUILD_pointer_backward)
-// blockIdx.y == 0: a warp has a p, and finds the gradients of b_p, of its edges and, per warp, of D, c and w.
+// blockIdx.y == 0: a warp has a p, and finds the gradients of b_p, of its edges and, per block, of D, c and w.
 // blockIdx.y == 1: a warp has an i, and finds the gradient of a_i.
 extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
     const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
@@ -171,7 +171,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
 #else
   const auto d_logit = [&](int i, int p) { return d_logits[i * N + p]; };
 #endif
-  if (mine >= N) return;
+  const bool is_node = mine < N;
+  if (blockIdx.y == 1 && !is_node) return;
   nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
   edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
   d_edges += index * N * N * EDGE_SIZE;
@@ -179,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
   float row[PART], other[PART], sum[PART];
 #pragma unroll
   for (int q = 0; q < PART; ++q) sum[q] = 0.0f;
-  const int count = HAS_ENDED(index) ? 0 : N;  // of nodes with a share
+  const int count = !is_node || HAS_ENDED(index) ? 0 : N;  // of nodes with a share
 
   if (blockIdx.y == 1) {
     load_row(nodes + mine * WIDTH + FIRST, row);
@@ -204,8 +205,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
 #pragma unroll
     for (int s = 0; s < P; ++s) of_directions[s][q] = 0.0f;
   }
-  load_row(nodes + mine * WIDTH + SECOND, row);
-  if (count == 0)
+  load_row(nodes + (is_node ? mine : 0) * WIDTH + SECOND, row);
+  if (is_node && count == 0)
     for (int at = lane; at < N * EDGE_SIZE; at += 32) d_edges[mine * N * EDGE_SIZE + at] = 0.0f;
 #pragma unroll 1
   for (int first = 0; first < count; first += GROUP) {
@@ -245,16 +246,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
       }
     }
   }
-  small += (((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * N + mine) * SMALL * H;
+  // The small gradients are summed over the warps.
+  float *shares = (float*)memory + (SOFTMAX ? N : 0), *own = shares + threadIdx.x / 32 * SMALL * H;
 #pragma unroll
   for (int q = 0; q < PART; ++q) {
     const int h = 32 * q + lane;
-    d_second[(index * N + mine) * H + h] = sum[q];
+    if (is_node) d_second[(index * N + mine) * H + h] = sum[q];
 #pragma unroll
-    for (int s = 0; s < P; ++s) small[s * H + h] = of_directions[s][q];
-    small[P * H + h] = sum[q];
-    small[(P + 1) * H + h] = of_score[q];
-    small[(P + 2) * H + h] = h == 0 ? of_bias : 0.0f;
+    for (int s = 0; s < P; ++s) own[s * H + h] = of_directions[s][q];
+    own[P * H + h] = sum[q];
+    own[(P + 1) * H + h] = of_score[q];
+    own[(P + 2) * H + h] = h == 0 ? of_bias : 0.0f;
+  }
+  __syncthreads();
+  small += (((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * BLOCKS + blockIdx.x % BLOCKS) * SMALL * H;
+  for (int at = threadIdx.x; at < SMALL * H; at += THREADS) {
+    float total = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < WARPS; ++warp) total += shares[warp * SMALL * H + at];
+    small[at] = total;
   }
 }
 #endif

@@ -77,7 +77,9 @@ def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: Options
         "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
         "FIRST": options.first, "SECOND": options.second, "SOFTMAX": int(options.softmax),
     }  # fmt: skip
-    shared = 4 * n if passes == 2 and options.softmax else 0
+    shared = 0
+    if passes == 2:  # expectations, and the small gradients of warps
+        shared = 4 * (n * options.softmax + WARPS * (macros["P"] + 3) * H)
     return Kernel("pointer.cu", name, tuple(macros.items()), (samples * -(-n // WARPS), passes), shared, *rows)
 
 
@@ -118,7 +120,7 @@ def _backward(options, saved, cotangents):
             ((samples, n, H), jnp.float32),
             ((samples, n, H), jnp.float32),
             (edges.shape, jnp.float32),
-            ((samples, n, num_scalars + 3, H), jnp.float32),
+            ((samples, -(-n // WARPS), num_scalars + 3, H), jnp.float32),
         ],
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
