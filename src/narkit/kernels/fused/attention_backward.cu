@@ -1,13 +1,19 @@
-// Backward of the attention: the gradient of the triplets' vectors t_ijk, summed over each of their nodes.
+// Backward of the attention: from the gradients of logits to those of all that triplets' vectors t_ijk are made of.
 //
-// Compiled for N nodes with TERMS terms each, P scalars per edge and SAMPLES samples. blockIdx.z is the seed, blockIdx.y the pass:
-//   pass 0: a = i, b = j, c = k    pass 1: a = k, b = i, c = j    pass 2: a = j, b = k, c = i
-// and sums are over c. A block has four nodes a, its warps take turns with fours of nodes b.
+// Compiled for N nodes with TERMS terms each, P scalars per edge and SAMPLES samples. blockIdx.z is the seed. A sample
+// has PARTS blocks; each has four nodes a = i (if there are more than 4 PARTS, one four after the other), visits all
+// their triplets and sums what it finds for the other nodes and edges. The parts of such a sum are added up later.
 //
 // With d the gradient of a logit and w the weights of the attention, the gradient of t is w d where t > 0 and slope w d
-// elsewhere. Summed over c that is w (slope D + (1 - slope) sum of d [t > 0]): a product of the mask with d, which the
-// matrix units compute, sixteen features and sixteen c at a time. d is scaled to fit half precision, and what the
-// rounding leaves is a column of its own.
+// elsewhere. What is asked for are its sums over c = k, over b = j and over a, times scalars or directions:
+//   over c: a product of the mask [t > 0] with d, by the matrix units. The linear part, a sum of d, is zero there.
+//   over the b of a block and over its four a: in half precision, two numbers at a time; they start with the linear part
+//   divided by 1 - slope, which all sums are multiplied by in the end.
+// d is scaled by a power of two such that no sum exceeds half precision. The mask of sixteen features (rows) and sixteen
+// nodes c (columns; eight in a graph of no more) is made once per pair (a, b), and so it serves all three sums.
+//
+// Each warp has 32 features, in two tiles, of which a lane has four neighbours: 16 g + 4 warp and the next three. So warps
+// have nothing in common but what does not depend on features: d, scalars of edges, and the gradients of these.
 
 #define ATTENTION 1
 #if N > 1200  // beyond 1,289 nodes an int cannot count all records
@@ -19,420 +25,531 @@
 #include "triplets.cuh"
 
 #define BLOCKS ((N + 3) / 4)
-#define CHUNKS ((N + 15) / 16)  // of sixteen nodes c
-#define SMALL (P + 1)
-#define SHARERS (BLOCKS == 1 ? 4 : BLOCKS == 2 ? 2 : 1)  // warps that share four nodes b, each with some of the features
-#define TILES (H / 16 / SHARERS)
-
-// Features go to the matrix units sixteen at a time in such an order that a lane has two neighbours of each tile:
-// 16 g + 2 tile and the next. In shared memory, vectors are kept in that order, too: tile by tile, all lanes g.
-// STAGES_NODES says whether the vectors of nodes are there.
-#define NODE_STRIDE 136
-__device__ __forceinline__ int place_of(int feature) { return feature % 16 / 2 * 16 + feature / 16 * 2 + feature % 2; }
+#define HALVES (N > 8 ? 2 : 1)  // of a tile, each with eight nodes c
+#define WIDTH (8 * HALVES)
+#define GROUP (P > 8 ? 8 : 16)  // nodes b at a time; with many scalars there is no room for more
+#define FOURS (N > GROUP ? GROUP / 4 : BLOCKS)  // of nodes b at a time
+#define SENT (4 * FOURS)                        // these nodes
+#define PACKED (P <= 4)  // the scalars' high and low parts fit into one operand of eight
+#define OPERAND_WORDS (PACKED ? 1 : 2 * SCALAR_STEPS)
+#define COLUMN_STEPS ((P + 4 + 7) / 8)  // of eight columns: the scalars, and one for each a
+#define ROWS ((SENT + 4) * HALVES + 2 * FOURS)  // of eight edges: (b, c), (a, c), (a, b)
+#define ROW_OF_A (SENT * HALVES)
+#define ROW_OF_PAIRS ((SENT + 4) * HALVES)
+#define EVEN_P ((P + 1) / 2 * 2)
+#define SHARERS (THREADS / (4 * WIDTH))  // threads that share the triplets of a and c
+#define SMALL (3 * P + 1)
 
 struct BackwardMemory {
-  uint4 directions[DIRECTION_WORDS / 2];  // as left operands: sixteen features, the same for the high and the low scalars
-  float per_warp[WARPS][4 + P][H];  // sums over pairs, still without w: those of each a; those with the scalars p
-  float logits[WARPS][4][4][16];    // gradients of logits, by a, b, c
-  float mixed[WARPS][4][4][P];      // what the scalars of pairs (a, b) get through the mixed ones (in pass 1)
-  float of_scalars[WARPS][P][16];   // what they get through t, from some of the features
-  float weighted[P][H];             // the directions of pairs (a, b) times w
-#if STAGES_NODES
-  float nodes[4 + 2 * N][NODE_STRIDE];  // of nodes a, b and c
-#endif
-#if CHUNKS > 1
-  float sums[WARPS][H / 16][8][32];
-#endif
+  u32 columns[ROWS][32][OPERAND_WORDS];  // scalars of edges as right operands: columns are edges
+  u32 flipped[ROWS][SCALAR_STEPS][32];   // the same, rounded, where columns are scalars
+  u32 packed[SENT][4][4][HALVES];        // gradients of logits, scaled: two c a word, by b, q and a
+  uint4 of_pairs[WARPS][2][4][8];        // what pairs (a, b) add to t, negative: by tile, b and g, a word per a
+  u32 starts[SENT + 4][4][HALVES];       // the linear part of sums over a, for all b, and of sums over b, for all a
+  float of_scalars[WARPS][ROWS][8][EVEN_P];  // gradients, of each warp's features
+  float logits[4][SENT][WIDTH];
+  float totals[SHARERS][4][WIDTH];     // sums over b
+  float mixed[SHARERS][4][WIDTH][P];   // what the scalars of (a, c) get through the mixed ones
+  float highest[WARPS];
 };
 
-struct Direction {
-  u32 words[4];
-  __device__ __forceinline__ Direction(const uint4* directions, int kind, int step, int tile) {
-    const uint4 both = directions[((kind * SCALAR_STEPS + step) * (H / 16) + tile) * 32 + threadIdx.x % 32];
-    words[0] = both.x, words[1] = both.y, words[2] = both.z, words[3] = both.w;
+// A cell: four nodes a, up to GROUP nodes b and WIDTH nodes c.
+struct Cell {
+  int a, b, c;  // the first ones
+  // An edge of a row of eight.
+  __device__ __forceinline__ void edge(int row, int column, int& from, int& to) const {
+    if (row >= ROW_OF_PAIRS) {
+      from = a + (row - ROW_OF_PAIRS) % 2 * 2 + column % 2;
+      to = b + (row - ROW_OF_PAIRS) / 2 * 4 + column / 2;
+    } else {
+      from = row >= ROW_OF_A ? a + (row - ROW_OF_A) / HALVES : b + row / HALVES;
+      to = c + row % HALVES * 8 + column;
+    }
   }
 };
 
-// Where the pass finds its nodes among i, j, k, and the kinds of its pairs.
-template <int PASS>
-struct Roles {
-  static constexpr int A = PASS == 0 ? 0 : PASS == 1 ? 2 : 1;  // 0: i, 1: j, 2: k
-  static constexpr int B = PASS == 0 ? 1 : PASS == 1 ? 0 : 2;
-  static constexpr int C = PASS == 0 ? 2 : PASS == 1 ? 1 : 0;
-  static constexpr int AB = PASS;  // 0: ij, 1: ik, 2: jk
-  static constexpr int AC = PASS == 0 ? 1 : PASS == 1 ? 2 : 0;
-  static constexpr int BC = PASS == 0 ? 2 : PASS == 1 ? 0 : 1;
-  __device__ static const float* ab(const float* s, int a, int b) { return PASS == 1 ? edge(s, b, a) : edge(s, a, b); }
-  __device__ static const float* ac(const float* s, int a, int c) { return PASS == 0 ? edge(s, a, c) : edge(s, c, a); }
-  __device__ static const float* bc(const float* s, int b, int c) { return PASS == 2 ? edge(s, c, b) : edge(s, b, c); }
-};
+// ------------------------------------------------------------------------------------- what warps share, by all threads
 
-// Computes the gradients of the logits of 4 x 4 pairs (a, b) with sixteen nodes c, by one warp.
-template <int PASS>
-__device__ __forceinline__ void stage_logits(
-    const float* scalars, const float* record, const float* d_mixed, int first_a, int first_b, int first_c,
-    BackwardMemory& shared) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  __syncwarp();  // all have read what was there
-  float mixed[P][4];  // in pass 1: by b, for a = lane % 4
+__device__ __forceinline__ void stage_scalars(BackwardMemory& shared, const float* scalars, const Cell& cell) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < ROWS * 4; i += THREADS) {
+    const int row = i / 4, q = i % 4;  // two neighbouring columns
+    float s[2][8 * SCALAR_STEPS], low[2][8 * SCALAR_STEPS];
 #pragma unroll
-  for (int round = 0; round < 8; ++round) {
-    // Neighbours in a warp read neighbouring numbers: those with the next k (in pass 1 only four of them), then j.
-    const int a = PASS == 0 ? round / 2 : PASS == 1 ? lane % 4 : lane / 4 % 4;
-    const int b = PASS == 0 ? round % 2 * 2 + lane / 16 : PASS == 1 ? round / 2 : lane % 4;
-    const int c = PASS == 0 ? lane % 16 : PASS == 1 ? round % 2 * 8 + lane / 4 : round * 2 + lane / 16;
-    const int i = PASS == 0 ? first_a + a : PASS == 1 ? first_b + b : first_c + c;
-    const int j = PASS == 0 ? first_b + b : PASS == 1 ? first_c + c : first_a + a;
-    const int k = PASS == 0 ? first_c + c : PASS == 1 ? first_a + a : first_b + b;
-    const bool valid = i < N && j < N && k < N;
+    for (int e = 0; e < 2; ++e) {
+      int from, to;
+      cell.edge(row, 2 * q + e, from, to);
+      const float* of_edge = edge(scalars, last(from), last(to));
+#pragma unroll
+      for (int p = 0; p < 8 * SCALAR_STEPS; ++p) s[e][p] = p < P ? of_edge[p] : 0.0f;
+    }
+#pragma unroll
+    for (int p = 0; p < P; ++p) shared.flipped[row][p / 8][p % 8 * 4 + q] = pack_half(s[0][p], s[1][p]);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      u32 high_words[4 * SCALAR_STEPS], low_words[4 * SCALAR_STEPS];
+#pragma unroll
+      for (int w = 0; w < 4 * SCALAR_STEPS; ++w) {
+        high_words[w] = pack_half(s[e][2 * w], s[e][2 * w + 1]);
+        const float2 rounded = unpack_half(high_words[w]);
+        low_words[w] = pack_half(s[e][2 * w] - rounded.x, s[e][2 * w + 1] - rounded.y);
+      }
+      u32* words = shared.columns[row][8 * q + 4 * e];
+#if PACKED
+      *(uint4*)words = make_uint4(high_words[0], high_words[1], low_words[0], low_words[1]);
+#else
+#pragma unroll
+      for (int w = 0; w < 4 * SCALAR_STEPS; ++w)
+        *(uint2*)(words + w % 4 * OPERAND_WORDS + w / 4 * 2) = make_uint2(high_words[w], low_words[w]);
+#endif
+    }
+  }
+}
+
+__device__ __forceinline__ void stage_logits(
+    BackwardMemory& shared, const float* scalars, const float* record, const float* d_mixed, const Cell& cell) {
+  const int c = threadIdx.x % WIDTH, a = threadIdx.x / WIDTH % 4, share = threadIdx.x / (4 * WIDTH);
+  const int i = cell.a + a, k = cell.c + c;
+  const float* of_edge = edge(scalars, last(i), last(k));
+  float s[P], mixed[P], total = 0.0f, highest = 0.0f;
+#pragma unroll
+  for (int p = 0; p < P; ++p) s[p] = of_edge[p], mixed[p] = 0.0f;
+#pragma unroll 4
+  for (int b = share; b < SENT; b += SHARERS) {
+    const int j = cell.b + b;
     const float* saved = record + (last(i) * N + last(j)) * RECORD;
     const float* d_mix = d_mixed + (last(i) * N + last(j)) * (P + 1);
-    const float* s = edge(scalars, last(i), last(k));
-    const float alpha = valid ? __expf(saved[last(k)] - saved[N]) : 0.0f;
+    const float alpha = i < N && j < N && k < N ? __expf(saved[last(k)] - saved[N]) : 0.0f;
     float d = -d_mix[P];
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      const float to_mixed = d_mix[p];
-      d = fmaf(to_mixed, s[p], d);
-      if (PASS == 1) mixed[p][round / 2] = fmaf(alpha, to_mixed, round % 2 ? mixed[p][round / 2] : 0.0f);
+      d = fmaf(d_mix[p], s[p], d);
+      mixed[p] = fmaf(alpha, d_mix[p], mixed[p]);
     }
-    shared.logits[warp][a][b][c] = alpha * d;
+    d *= alpha;
+    shared.logits[a][b][c] = d;
+    total += d;
+    highest = fmaxf(highest, fabsf(d));
   }
-  if (PASS == 1)
+  shared.totals[share][a][c] = total;
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const float total = sum_over_g(mixed[p]);
-      float& sum = shared.mixed[warp][lane % 4][value_of_lane()][p];
-      if (lane / 4 % 2 == 0) sum = total + (first_c ? sum : 0.0f);
-    }
-  __syncwarp();
-}
-
-// The same as right operands, and the sums over c.
-struct Logits {
-  u32 columns[4][2];  // per a; column g is that of b = g / 2: high parts where g is even, low parts where it is odd
-  float scale;        // that they are to be multiplied by
-};
-
-__device__ __forceinline__ Logits operands_of_logits(const float (&staged)[4][4][16], float (&sums)[4]) {
-  const Lane at;
-  float2 d[4][2];
-  float highest = 0.0f;
-#pragma unroll
-  for (int a = 0; a < 4; ++a) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      d[a][half] = *(const float2*)&staged[a][at.g / 2][8 * half + 2 * at.q];
-      highest = fmaxf(highest, fmaxf(fabsf(d[a][half].x), fabsf(d[a][half].y)));
-      sum += d[a][half].x + d[a][half].y;
-    }
-    // For the lanes q = b.
-    sum += __shfl_xor_sync(0xffffffff, sum, 1);
-    sum += __shfl_xor_sync(0xffffffff, sum, 2);
-    sums[a] += __shfl_sync(0xffffffff, sum, 8 * at.q);
-  }
+  for (int p = 0; p < P; ++p) shared.mixed[share][a][c][p] = mixed[p];
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, step));
-  // The power of two that brings the highest between 2^13 and 2^14; nothing that small counts.
+  if (threadIdx.x % 32 == 0) shared.highest[threadIdx.x / 32] = highest;
+}
+
+// Rounds the gradients of logits, and sums them for the linear part. Returns what sums are to be multiplied by.
+__device__ __forceinline__ float pack_logits(BackwardMemory& shared) {
+  float highest = shared.highest[0];
+#pragma unroll
+  for (int w = 1; w < WARPS; ++w) highest = fmaxf(highest, shared.highest[w]);
+  // The power of two that brings the highest between 2^8 and 2^9, so that sums of 64 fit; nothing that small counts.
   const int exponent = (int)(__float_as_uint(highest) >> 23);
   const bool scales = exponent > 20 && exponent < 255;
-  const float up = scales ? __uint_as_float((u32)(267 - exponent) << 23) : 1.0f;
-  Logits found;
-  found.scale = scales ? __uint_as_float((u32)(exponent - 13) << 23) : 1.0f;
+  const float up = scales ? __uint_as_float((u32)(262 - exponent) << 23) : 1.0f;
+  const float linear = up * (SLOPE / (1.0f - SLOPE));
+#pragma unroll 1
+  for (int i = threadIdx.x; i < (SENT + 4) * 4 * HALVES; i += THREADS) {
+    const int half = i % HALVES, q = i / HALVES % 4, row = i / HALVES / 4, c = 8 * half + 2 * q;
+    float2 total = make_float2(0.0f, 0.0f);
+    if (row < SENT) {
 #pragma unroll
-  for (int a = 0; a < 4; ++a)
+      for (int a = 0; a < 4; ++a) {
+        const float2 d = *(const float2*)(shared.logits[a][row] + c);
+        shared.packed[row][q][a][half] = pack_half(up * d.x, up * d.y);
+        total = make_float2(total.x + d.x, total.y + d.y);
+      }
+    } else {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float first = up * d[a][half].x, second = up * d[a][half].y;
-      const u32 high = pack_half(first, second);
-      const float2 rounded = unpack_half(high);
-      found.columns[a][half] = at.g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
+      for (int share = 0; share < SHARERS; ++share) {
+        const float2 d = *(const float2*)(shared.totals[share][row - SENT] + c);
+        total = make_float2(total.x + d.x, total.y + d.y);
+      }
     }
-  return found;
+    shared.starts[row][q][half] = pack_half(linear * total.x, linear * total.y);
+  }
+  return scales ? (1.0f - SLOPE) * __uint_as_float((u32)(exponent - 8) << 23) : 1.0f - SLOPE;
 }
 
-// A lane's two features of a node in the role ROLE (0: a, 1: b, 2: c); `terms` are those of that role.
-template <int ROLE>
-__device__ __forceinline__ float2 features_of(
-    const BackwardMemory& shared, const float* terms, int first_a, int node, int tile) {
-#if STAGES_NODES
-  const int row = ROLE == 0 ? node - first_a : ROLE == 1 ? 4 + node : 4 + N + node;
-  return *(const float2*)(shared.nodes[row] + 16 * tile + 2 * Lane().g);
+// ------------------------------------------------------------------------------------------------ a warp's own features
+
+struct Four {
+  float v[4];
+  __device__ __forceinline__ Four() {}
+  __device__ __forceinline__ Four(const float* from) {
+    const float4 x = *(const float4*)from;
+    v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+  }
+};
+
+// Writes this lane's four features of a gradient, w times the sums, or adds them to what is there. Returns through
+// `to_weight` what the gradient of w gets: as t is a sum over nodes and pairs, so is that, and `of` is what these add.
+__device__ __forceinline__ void put(
+    float* out, const Four& sums, const Four& weight, const Four& of, Four& to_weight, bool adds) {
+  float4 value = make_float4(weight.v[0] * sums.v[0], weight.v[1] * sums.v[1], weight.v[2] * sums.v[2], weight.v[3] * sums.v[3]);
+#pragma unroll
+  for (int f = 0; f < 4; ++f) to_weight.v[f] = fmaf(of.v[f], sums.v[f], to_weight.v[f]);
+  if (adds) value = value + *(const float4*)out;
+  *(float4*)out = value;
+}
+
+// Directions as left operands, rows are the features of a tile; `e` is that of the lane's first feature.
+struct Directions {
+  u32 words[2][SCALAR_STEPS][2];
+  __device__ __forceinline__ Directions(const float* e) {
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const int p = PACKED ? Lane().q % 2 * 2 : 8 * step + 2 * Lane().q;
+      const Four first(e + min(p, P - 1) * H), second(e + min(p + 1, P - 1) * H);
+#pragma unroll
+      for (int f = 0; f < 4; ++f)
+        words[f / 2][step][f % 2] = pack_half(p < P ? first.v[f] : 0.0f, p + 1 < P ? second.v[f] : 0.0f);
+    }
+  }
+};
+
+// Directions times w as right operands, columns are scalars.
+struct WeightedDirections {
+  u32 words[2][SCALAR_STEPS][2];
+  __device__ __forceinline__ WeightedDirections(const float* triplet, const float* attention) {
+    const int feature = 32 * Lane().q + 4 * (threadIdx.x / 32);  // of rows 2 q and 2 q + 8; those of the next are 16 further
+    const Four w[2] = {Four(attention + feature), Four(attention + feature + 16)};
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const float* e = triplet + min(8 * step + Lane().g, P - 1) * H + feature;
+      const Four first(e), second(e + 16);
+#pragma unroll
+      for (int f = 0; f < 4; ++f)
+        words[f / 2][step][f % 2] = pack_half(w[0].v[f] * first.v[f], w[1].v[f] * second.v[f]);
+    }
+  }
+};
+
+// What edges add to t: to sums of a tile's features and eight edges, their directions times their scalars.
+__device__ __forceinline__ void add_products(
+    float (&sums)[4], const u32 (&directions)[SCALAR_STEPS][2], const u32 (&columns)[32][OPERAND_WORDS]) {
+  const u32* words = columns[threadIdx.x % 32];
+#if PACKED
+  multiply_add_half_8(sums, directions[0], words[0], sums);
 #else
-  return *(const float2*)(terms + last(node) * TERMS + 16 * Lane().g + 2 * tile);
-#endif
-}
-
-// For sixteen features: what the pairs (a, b) add to t, negative. This lane has b = q and two of the features.
-template <int PASS>
-__device__ __forceinline__ void pair_vectors(
-    const BackwardMemory& shared, const float* terms, const Scalars (&of_ab)[2], int first_a, int first_b, int tile,
-    u32 (&negative)[4]) {
-  using R = Roles<PASS>;
-  const float2 of_b = features_of<1>(shared, terms + R::B * H, first_a, last(first_b + Lane().q), tile);
-#pragma unroll
-  for (int pair = 0; pair < 2; ++pair) {  // of nodes a
-    const float2 first = features_of<0>(shared, terms + R::A * H, first_a, first_a + 2 * pair, tile);
-    const float2 second = features_of<0>(shared, terms + R::A * H, first_a, first_a + 2 * pair + 1, tile);
-    float sums[4] = {first.x + of_b.x, second.x + of_b.x, first.y + of_b.y, second.y + of_b.y};
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const Direction e(shared.directions, R::AB, step, tile);
-      multiply_add_half(sums, e.words, of_ab[pair].words[step][0], of_ab[pair].words[step][1], sums);
-    }
-    negative[2 * pair] = pack_half(-sums[0], -sums[2]);
-    negative[2 * pair + 1] = pack_half(-sums[1], -sums[3]);
-  }
-}
-
-// For sixteen features and nodes c: what a pair with c adds to t, as the left operand of the sum over c.
-__device__ __forceinline__ void operand_of_pair(
-    const uint4* directions, int kind, int tile, const Scalars (&scalars)[2], const float (&start)[2][4], u32 (&operand)[4]) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {  // of the nodes c
-    float sums[4];
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const Direction e(directions, kind, step, tile);
-      multiply_add_half(sums, e.words, scalars[half].words[step][0], scalars[half].words[step][1], step ? sums : start[half]);
-    }
-    operand[2 * half] = pack_half(sums[0], sums[1]);
-    operand[2 * half + 1] = pack_half(sums[2], sums[3]);
-  }
-}
-
-__device__ __forceinline__ void add_to(float2* sums, float first, float second) {
-  *sums = make_float2(sums->x + first, sums->y + second);
-}
-
-template <int PASS>
-__device__ __forceinline__ void marginal(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
-    const float* d_mixed, float* d_node, float* d_scalars, float* small, BackwardMemory& shared) {
-  using R = Roles<PASS>;
-  const Lane at;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int first_a = blockIdx.x % BLOCKS * 4, first_tile = warp % SHARERS * TILES;
 #pragma unroll
   for (int step = 0; step < SCALAR_STEPS; ++step) {
-    const int p = 8 * step + 2 * at.q;
-    const float* e = triplet + p * H + 16 * at.g + 2 * warp;
-#pragma unroll
-    for (int kind = 0; kind < 3; ++kind)
-#pragma unroll
-      for (int tile = 0; tile < H / 16; tile += WARPS) {
-        const float* here = e + kind * P * H + 2 * tile;
-        const u32 low = pair_of_directions(here, p), high = pair_of_directions(here + 1, p);
-        shared.directions[((kind * SCALAR_STEPS + step) * (H / 16) + tile + warp) * 32 + lane] =
-            make_uint4(low, high, low, high);
-      }
-  }
-  for (int p = 0; p < P; ++p)
-    shared.weighted[p][place_of(threadIdx.x)] = attention[threadIdx.x] * triplet[(R::AB * P + p) * H + threadIdx.x];
-#if STAGES_NODES
-#pragma unroll 3
-  for (int row = warp; row < 4 + 2 * N; row += WARPS) {
-    const int node = row < 4 ? last(first_a + row) : row < 4 + N ? row - 4 : row - 4 - N;
-    const int role = row < 4 ? R::A : row < 4 + N ? R::B : R::C;
-    const float4 x = features(terms + node * TERMS + role * H);
-    float* place = shared.nodes[row] + place_of(4 * lane);  // that of the next two features is 16 further
-    *(float2*)place = make_float2(x.x, x.y);
-    *(float2*)(place + 16) = make_float2(x.z, x.w);
+    const u32 twice[4] = {directions[step][0], directions[step][1], directions[step][0], directions[step][1]};
+    const uint2 both = *(const uint2*)(words + 2 * step);
+    multiply_add_half(sums, twice, both.x, both.y, sums);
   }
 #endif
-  for (int i = 0; i < WARPS * (4 + P); ++i) shared.per_warp[i / (4 + P)][i % (4 + P)][threadIdx.x] = 0.0f;
-  __syncthreads();
+}
 
-#pragma unroll 1
-  for (int first_b = 4 * (warp / SHARERS); first_b < N; first_b += 4 * WARPS / SHARERS) {
-    // Columns of pairs: in the first operand a = g % 2, in the second 2 + g % 2; b = g / 2.
-    Scalars of_ab[2];
-    u32 in_pair[SCALAR_STEPS][2];  // the scalar number g of the pairs (a, q), for the gradients of directions
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair)
-      of_ab[pair].load(R::ab(scalars, last(first_a + 2 * pair + at.g % 2), last(first_b + at.g / 2)));
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step)
-#pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        const int p = 8 * step + at.g, b = last(first_b + at.q);
-        const float first = p < P ? R::ab(scalars, last(first_a + 2 * pair), b)[p] : 0.0f;
-        const float second = p < P ? R::ab(scalars, last(first_a + 2 * pair + 1), b)[p] : 0.0f;
-        in_pair[step][pair] = pack(first, second);
-      }
-    float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f}, of_scalars[P][4];
-#pragma unroll
-    for (int p = 0; p < P; ++p)
-#pragma unroll
-      for (int a = 0; a < 4; ++a) of_scalars[p][a] = 0.0f;
+// sums += left right, where the left operand's columns are the nodes c; `right` has a word for each eight of them.
+__device__ __forceinline__ void multiply_over_nodes(float (&sums)[4], const u32* left, u32 first, u32 second) {
+#if N > 8
+  multiply_add_half(sums, left, first, second, sums);
+#else
+  multiply_add_half_8(sums, left, first, sums);
+#endif
+}
 
-    // With sums of d [t > 0] for pairs (a, b = q) and two features.
-    auto finish = [&](int tile, const float (&sums)[4][2]) {
-      const int place = 16 * tile + 2 * at.g;
-      float gradients[2][4];
+// Sums over a tile's features: of the product of `by_features` (rows are features) with directions times w.
+template <int COLUMN_HALVES>
+__device__ __forceinline__ void add_to_scalars(
+    float (&sums)[SCALAR_STEPS][4], const u32* by_features, const u32 (&weighted)[SCALAR_STEPS][2]) {
+  u32 by_columns[4] = {0, 0, 0, 0};
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
+  for (int half = 0; half < COLUMN_HALVES; ++half)
 #pragma unroll
-        for (int a = 0; a < 4; ++a) gradients[r][a] = fmaf(1.0f - SLOPE, sums[a][r], SLOPE * totals[a]);
+    for (int r = 0; r < 2; ++r) by_columns[half + 2 * r] = transposed(by_features[2 * half + r]);
 #pragma unroll
-      for (int p = 0; p < P; ++p) {
-        const float2 e = *(const float2*)(shared.weighted[p] + place);
-#pragma unroll
-        for (int a = 0; a < 4; ++a)
-          of_scalars[p][a] = fmaf(gradients[0][a], e.x, fmaf(gradients[1][a], e.y, of_scalars[p][a]));
-      }
-      const u32 operand[4] = {pack(gradients[0][0], gradients[0][1]), pack(gradients[1][0], gradients[1][1]),
-                              pack(gradients[0][2], gradients[0][3]), pack(gradients[1][2], gradients[1][3])};
-#pragma unroll
-      for (int step = 0; step < SCALAR_STEPS; ++step) {
-        float products[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        multiply_accumulate(products, operand, in_pair[step][0], in_pair[step][1]);
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int p = 8 * step + 2 * at.q + e;
-          if (p < P) add_to((float2*)(shared.per_warp[warp][4 + p] + place), products[e], products[2 + e]);
-        }
-      }
-      // Sums over the lanes q; lane q keeps that of a = q.
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float(&values)[4] = gradients[r];
-#pragma unroll
-        for (int half = 2; half >= 1; half /= 2) {
-          const bool upper = lane & half;
-#pragma unroll
-          for (int i = 0; i < half; ++i) {
-            const float give = upper ? values[i] : values[i + half], keep = upper ? values[i + half] : values[i];
-            values[i] = keep + __shfl_xor_sync(0xffffffff, give, half);
-          }
-        }
-      }
-      add_to((float2*)(shared.per_warp[warp][at.q] + place), gradients[0][0], gradients[1][0]);
-    };
+  for (int step = 0; step < SCALAR_STEPS; ++step)
+    multiply_add_half(sums[step], by_columns, weighted[step][0], weighted[step][1], sums[step]);
+}
 
-#pragma unroll 1
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      const int first_c = 16 * chunk;
-      stage_logits<PASS>(scalars, record, d_mixed, first_a, first_b, first_c, shared);
-      const Logits logits = operands_of_logits(shared.logits[warp], totals);
-      Scalars of_ac[4][2], of_bc[4][2];
+template <int COLUMN_HALVES>
+__device__ __forceinline__ void keep_scalars(
+    float (*of_rows)[8][EVEN_P], const float (&sums)[SCALAR_STEPS][4]) {
+  const Lane at;
 #pragma unroll
-      for (int x = 0; x < 4; ++x)
+  for (int step = 0; step < SCALAR_STEPS; ++step)
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int c = last(first_c + 8 * half + at.g);
-          of_ac[x][half].load(R::ac(scalars, last(first_a + x), c));
-          of_bc[x][half].load(R::bc(scalars, last(first_b + x), c));
-        }
-#pragma unroll 1
-      for (int tile = first_tile; tile < first_tile + TILES; ++tile) {
-        u32 negative[4], ac[4][4], bc[4];
-        pair_vectors<PASS>(shared, terms, of_ab, first_a, first_b, tile, negative);
-        float nodes[2][4];
+    for (int half = 0; half < COLUMN_HALVES; ++half)
+      if (8 * step + 2 * at.q < P)
+        *(float2*)(of_rows[half][at.g] + 8 * step + 2 * at.q) = make_float2(sums[step][2 * half], sums[step][2 * half + 1]);
+}
+
+template <int COUNT>
+__device__ __forceinline__ void clear(float (&sums)[COUNT][4]) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int c = last(first_c + 2 * at.q + e % 2 + 8 * (e / 2));
-          const float2 x = features_of<2>(shared, terms + R::C * H, first_a, c, tile);
-          nodes[e / 2][e % 2] = x.x, nodes[e / 2][2 + e % 2] = x.y;
-        }
+  for (int i = 0; i < 4 * COUNT; ++i) sums[i / 4][i % 4] = 0.0f;
+}
+
+// Where a block's results go.
+struct Gradients {
+  float *of_i, *of_j, *of_k;  // of nodes; those of j and k are this block's parts
+  float* of_scalars[3];       // of (i, j), of (i, k), this block's part of (j, k)
+  float* small;               // E1, E2, E3, w
+};
+
+__device__ __forceinline__ void visit(
+    BackwardMemory& shared, const float* terms, const float* triplet, const float* attention, const Cell& cell, float factor,
+    const Gradients& out, bool is_first) {
+  const Lane at;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, feature = 16 * at.g + 4 * warp;
+  terms += feature;
+  u32 ac[2][4][2 * HALVES], over_b[2][4][2 * HALVES];
+  {
+    const Directions directions(triplet + P * H + feature);
 #pragma unroll
-        for (int a = 0; a < 4; ++a) operand_of_pair(shared.directions, R::AC, tile, of_ac[a], nodes, ac[a]);
-        const float none[2][4] = {};
-        float products[4][4];
+    for (int half = 0; half < HALVES; ++half) {
+      const int c = cell.c + 8 * half + 2 * at.q;
+      const Four first(terms + last(c) * TERMS + 2 * H), second(terms + last(c + 1) * TERMS + 2 * H);
 #pragma unroll
-        for (int a = 0; a < 4; ++a)
+      for (int a = 0; a < 4; ++a) {
+        const u32 start = shared.starts[SENT + a][at.q][half];
 #pragma unroll
-          for (int e = 0; e < 4; ++e) products[a][e] = 0.0f;
-#pragma unroll
-        for (int b = 0; b < 4; ++b) {
-          operand_of_pair(shared.directions, R::BC, tile, of_bc[b], none, bc);
-#pragma unroll
-          for (int a = 0; a < 4; ++a) {
-            const u32 pair = __shfl_sync(0xffffffff, negative[a], (lane & ~3) + b);
-            const u32 low = twice_low(pair), high = twice_high(pair);
-            const u32 mask[4] = {greater_half(add_half(ac[a][0], bc[0]), low), greater_half(add_half(ac[a][1], bc[1]), high),
-                                 greater_half(add_half(ac[a][2], bc[2]), low), greater_half(add_half(ac[a][3], bc[3]), high)};
-            const bool mine = at.g / 2 == b;
-            multiply_add_half(products[a], mask, mine ? logits.columns[a][0] : 0, mine ? logits.columns[a][1] : 0, products[a]);
-          }
-        }
-        float sums[4][2];
-#pragma unroll
-        for (int a = 0; a < 4; ++a)
-#pragma unroll
-          for (int r = 0; r < 2; ++r) sums[a][r] = logits.scale * (products[a][2 * r] + products[a][2 * r + 1]);
-#if CHUNKS > 1
-#pragma unroll
-        for (int a = 0; a < 4; ++a)
+        for (int tile = 0; tile < 2; ++tile) {
+          float sums[4] = {first.v[2 * tile], second.v[2 * tile], first.v[2 * tile + 1], second.v[2 * tile + 1]};
+          add_products(sums, directions.words[tile], shared.columns[ROW_OF_A + a * HALVES + half]);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            float& sum = shared.sums[warp][tile][2 * a + r][lane];
-            sum = sums[a][r] + (chunk ? sum : 0.0f);
+            ac[tile][a][2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
+            over_b[tile][a][2 * half + r] = start;
           }
-#else
-        finish(tile, sums);
-#endif
-      }
-    }
-#if CHUNKS > 1
-#pragma unroll 1
-    for (int tile = first_tile; tile < first_tile + TILES; ++tile) {
-      float sums[4][2];
-#pragma unroll
-      for (int a = 0; a < 4; ++a)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) sums[a][r] = shared.sums[warp][tile][2 * a + r][lane];
-      finish(tile, sums);
-    }
-#endif
-    __syncwarp();
-    const int my_a = value_of_lane(), a = first_a + my_a, b = first_b + at.q;
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      float total = sum_over_g(of_scalars[p]);
-      if (PASS == 1 && warp % SHARERS == 0) total += shared.mixed[warp][my_a][at.q][p];
-      if (at.g % 2 == 0) {
-        if (SHARERS > 1) shared.of_scalars[warp][p][4 * my_a + at.q] = total;
-        else if (a < N && b < N) d_scalars[(PASS == 1 ? b * N + a : a * N + b) * P + p] = total;
+        }
       }
     }
   }
-  __syncthreads();
-  if (SHARERS > 1)
-    for (int i = threadIdx.x; i < BLOCKS * 16 * P; i += THREADS) {
-      const int p = i % P, b = i / P % (4 * BLOCKS), my_a = i / P / (4 * BLOCKS), a = first_a + my_a;
-      float total = 0.0f;
-      for (int w = b / 4 * SHARERS; w < (b / 4 + 1) * SHARERS; ++w) total += shared.of_scalars[w][p][4 * my_a + b % 4];
-      if (a < N && b < N) d_scalars[(PASS == 1 ? b * N + a : a * N + b) * P + p] = total;
+  const Four weight(attention + feature);
+  Four to_weight;
+  to_weight.v[0] = to_weight.v[1] = to_weight.v[2] = to_weight.v[3] = 0.0f;
+  float of_e1[2][COLUMN_STEPS][4], of_e3[2][SCALAR_STEPS][4];
+#pragma unroll
+  for (int tile = 0; tile < 2; ++tile) clear(of_e1[tile]), clear(of_e3[tile]);
+  const Directions e3(triplet + 2 * P * H + feature);
+  const WeightedDirections weighted_e3(triplet + 2 * P * H, attention);
+
+#pragma unroll 1
+  for (int four = 0; four < FOURS; ++four) {
+    {
+      const Directions e1(triplet + feature);
+      u32 negative[2][4];
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        const Four first(terms + last(cell.a + 2 * pair) * TERMS), second(terms + last(cell.a + 2 * pair + 1) * TERMS);
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          float sums[4] = {first.v[2 * tile], second.v[2 * tile], first.v[2 * tile + 1], second.v[2 * tile + 1]};
+          add_products(sums, e1.words[tile], shared.columns[ROW_OF_PAIRS + 2 * four + pair]);
+          negative[tile][2 * pair] = pack_half(-sums[0], -sums[2]);
+          negative[tile][2 * pair + 1] = pack_half(-sums[1], -sums[3]);
+        }
+      }
+      __syncwarp();  // all have read what was there
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile)
+        shared.of_pairs[warp][tile][at.q][at.g] =
+            make_uint4(negative[tile][0], negative[tile][1], negative[tile][2], negative[tile][3]);
+      __syncwarp();
+    }
+    float over_c[2][2][4];  // by tile and pair of nodes a; columns are b, twice each
+    clear(over_c[0]), clear(over_c[1]);
+
+#pragma unroll 1
+    for (int in_four = 0; in_four < 4; ++in_four) {
+      const int b = 4 * four + in_four;
+      const Four of_b(terms + last(cell.b + b) * TERMS + H);
+      u32 d[4][HALVES], bc[2][2 * HALVES], over_a[2][2 * HALVES];
+      const uint4* packed = (const uint4*)shared.packed[b][at.q];
+#pragma unroll
+      for (int i = 0; i < HALVES; ++i) *(uint4*)&d[i * 4 / HALVES][0] = packed[i];
+#pragma unroll
+      for (int half = 0; half < HALVES; ++half) {
+        const u32 start = shared.starts[b][at.q][half];
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          float sums[4] = {of_b.v[2 * tile], of_b.v[2 * tile], of_b.v[2 * tile + 1], of_b.v[2 * tile + 1]};
+          add_products(sums, e3.words[tile], shared.columns[b * HALVES + half]);
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            bc[tile][2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
+            over_a[tile][2 * half + r] = start;
+          }
+        }
+      }
+      u32 pairs[2][4];
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        const uint4 words = shared.of_pairs[warp][tile][in_four][at.g];
+        pairs[tile][0] = words.x, pairs[tile][1] = words.y, pairs[tile][2] = words.z, pairs[tile][3] = words.w;
+      }
+#pragma unroll
+      for (int a = 0; a < 4; ++a) {
+        const u32 one = at.g == 2 * in_four + a % 2 ? 0x3c003c00u : 0;  // in the column of this pair
+        const u32 first = multiply_half(d[a][0], one), second = multiply_half(d[a][HALVES - 1], one);
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          const u32 low = twice_low(pairs[tile][a]), high = twice_high(pairs[tile][a]);
+          u32 mask[2 * HALVES];
+#pragma unroll
+          for (int w = 0; w < 2 * HALVES; ++w) {
+            mask[w] = greater_half(add_half(ac[tile][a][w], bc[tile][w]), w % 2 ? high : low);
+            over_b[tile][a][w] = multiply_add_half2(mask[w], d[a][w / 2], over_b[tile][a][w]);
+            over_a[tile][w] = multiply_add_half2(mask[w], d[a][w / 2], over_a[tile][w]);
+          }
+          multiply_over_nodes(over_c[tile][a / 2], mask, first, second);
+        }
+      }
+      float of_scalars[SCALAR_STEPS][4];
+      clear(of_scalars);
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+        for (int step = 0; step < SCALAR_STEPS; ++step)
+          multiply_over_nodes(
+              of_e3[tile][step], over_a[tile], shared.flipped[b * HALVES][step][lane],
+              shared.flipped[b * HALVES + HALVES - 1][step][lane]);
+        add_to_scalars<HALVES>(of_scalars, over_a[tile], weighted_e3.words[tile]);
+      }
+      keep_scalars<HALVES>(shared.of_scalars[warp] + b * HALVES, of_scalars);
     }
 
-  // The sums over warps. As t is a sum over its nodes and pairs, so is the gradient of w: each pass has one of each.
-  const int feature = threadIdx.x;
-  const float weight = attention[feature];
-  float to_weight = 0.0f;
-  for (int v = 0; v < 4 + P; ++v) {
-    float total = 0.0f;
-    for (int w = 0; w < WARPS; ++w) total += shared.per_warp[w][v][place_of(feature)];
-    if (v >= 4) {
-      to_weight = fmaf(triplet[(R::AB * P + v - 4) * H + feature], total, to_weight);
-      small[(v - 4) * H + feature] = weight * total;
-    } else if (first_a + v < N) {
-      to_weight = fmaf(terms[(first_a + v) * TERMS + R::A * H + feature], total, to_weight);
-      d_node[(first_a + v) * H + feature] = weight * total;
+    // The sums over c are complete: for b = q, two nodes a each.
+    const int row = ROW_OF_PAIRS + 2 * four;
+    const WeightedDirections weighted_e1(triplet, attention);
+    float of_scalars[SCALAR_STEPS][4];
+    clear(of_scalars);
+    Four of_j;
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      u32 operand[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) operand[w] = pack_half(over_c[tile][w / 2][w % 2 * 2], over_c[tile][w / 2][w % 2 * 2 + 1]);
+#pragma unroll
+      for (int step = 0; step < COLUMN_STEPS; ++step) {
+        // Columns are scalars, then one for each a that sums over its pairs.
+        const int column = 8 * step + at.g, of_a = column - P;
+        u32 words[2];
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair) {
+          words[pair] = of_a / 2 == pair && of_a >= 0 ? (of_a % 2 ? 0x3c000000u : 0x3c00u) : 0;
+          if (step < SCALAR_STEPS && column < P) words[pair] = shared.flipped[row + pair][step < SCALAR_STEPS ? step : 0][lane];
+        }
+        multiply_add_half(of_e1[tile][step], operand, words[0], words[1], of_e1[tile][step]);
+      }
+      add_to_scalars<2>(of_scalars, operand, weighted_e1.words[tile]);
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        of_j.v[2 * tile + r] = factor * (over_c[tile][0][2 * r] + over_c[tile][0][2 * r + 1] +
+                                         (over_c[tile][1][2 * r] + over_c[tile][1][2 * r + 1]));
+    }
+    keep_scalars<2>(shared.of_scalars[warp] + row, of_scalars);
+    const int j = cell.b + 4 * four + at.q;
+    if (j < N) put(out.of_j + j * H + feature, of_j, weight, Four(terms + j * TERMS + H), to_weight, cell.c || !is_first);
+  }
+
+  // The sums over b.
+  float of_e2[2][SCALAR_STEPS][4];
+  clear(of_e2[0]), clear(of_e2[1]);
+  const WeightedDirections weighted_e2(triplet + P * H, attention);
+#pragma unroll
+  for (int a = 0; a < 4; ++a) {
+    const int row = ROW_OF_A + a * HALVES;
+    float of_scalars[SCALAR_STEPS][4];
+    clear(of_scalars);
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+      for (int step = 0; step < SCALAR_STEPS; ++step)
+        multiply_over_nodes(
+            of_e2[tile][step], over_b[tile][a], shared.flipped[row][step][lane],
+            shared.flipped[row + HALVES - 1][step][lane]);
+      add_to_scalars<HALVES>(of_scalars, over_b[tile][a], weighted_e2.words[tile]);
+    }
+    keep_scalars<HALVES>(shared.of_scalars[warp] + row, of_scalars);
+  }
+#pragma unroll
+  for (int half = 0; half < HALVES; ++half) {
+    Four of_k[2];
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+      const int w = 2 * half + f % 2;
+      const u32(&by_a)[4][2 * HALVES] = over_b[f / 2];
+      const float2 total = unpack_half(add_half(add_half(by_a[0][w], by_a[1][w]), add_half(by_a[2][w], by_a[3][w])));
+      of_k[0].v[f] = factor * total.x, of_k[1].v[f] = factor * total.y;
+    }
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int k = cell.c + 8 * half + 2 * at.q + e;
+      if (k < N)
+        put(out.of_k + k * H + feature, of_k[e], weight, Four(terms + k * TERMS + 2 * H), to_weight, cell.b || !is_first);
     }
   }
-  small[P * H + feature] = to_weight;
+
+  // Directions, and nodes i.
+  const bool adds = cell.b || cell.c || !is_first;
+#pragma unroll
+  for (int step = 0; step < COLUMN_STEPS; ++step)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int column = 8 * step + 2 * at.q + e, i = cell.a + column - P;
+#pragma unroll
+      for (int kind = 0; kind < 3; ++kind) {
+        if (kind && step >= SCALAR_STEPS) continue;
+        Four sums;
+#pragma unroll
+        for (int f = 0; f < 4; ++f) {
+          const int s = step < SCALAR_STEPS ? step : 0, r = f % 2 * 2 + e;
+          sums.v[f] = factor * (kind == 0 ? of_e1[f / 2][step][r] : kind == 1 ? of_e2[f / 2][s][r] : of_e3[f / 2][s][r]);
+        }
+        const int place = (kind * P + column) * H + feature;
+        if (column < P) put(out.small + place, sums, weight, Four(triplet + place), to_weight, adds);
+        else if (kind == 0 && column < P + 4 && i < N)
+          put(out.of_i + i * H + feature, sums, weight, Four(terms + i * TERMS), to_weight, cell.b || cell.c);
+      }
+    }
+#pragma unroll
+  for (int f = 0; f < 4; ++f) {
+    to_weight.v[f] += __shfl_xor_sync(0xffffffff, to_weight.v[f], 1);
+    to_weight.v[f] += __shfl_xor_sync(0xffffffff, to_weight.v[f], 2);
+  }
+  if (at.q == 0) {
+    float4 value = make_float4(to_weight.v[0], to_weight.v[1], to_weight.v[2], to_weight.v[3]);
+    float4* place = (float4*)(out.small + 3 * P * H + feature);
+    *place = adds ? value + *place : value;
+  }
+}
+
+// Sums over warps, that is, over all features.
+__device__ __forceinline__ void finish_scalars(
+    BackwardMemory& shared, const Cell& cell, float factor, const Gradients& out, bool is_first) {
+#pragma unroll 2
+  for (int i = threadIdx.x; i < ROWS * 8 * P; i += THREADS) {
+    const int row = i / (8 * P), column = i / P % 8, p = i % P;
+    int from, to;
+    cell.edge(row, column, from, to);
+    if (from >= N || to >= N) continue;
+    float total = 0.0f;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) total += shared.of_scalars[w][row][column][p];
+    total *= factor;
+    const int kind = row >= ROW_OF_PAIRS ? 0 : row >= ROW_OF_A ? 1 : 2;
+    if (kind == 1)
+#pragma unroll
+      for (int share = 0; share < SHARERS; ++share) total += shared.mixed[share][from - cell.a][to - cell.c][p];
+    float* place = (kind == 0 ? out.of_scalars[0] : kind == 1 ? out.of_scalars[1] : out.of_scalars[2]) + (from * N + to) * P + p;
+    if (kind == 0 ? cell.c : kind == 1 ? cell.b : !is_first) total += *place;
+    *place = total;
+  }
 }
 
 #if defined(BUILD_attention_backward)
-// Writes, per pass, the gradients of x_i, x_k or x_j, of the scalars s_ij, s_ik or s_jk, and per block those of E1, E2
-// or E3 and of a (its three shares).
+// Writes the gradients of x_i, parts of those of x_j and x_k, the scalars' (as of (i, j), as of (i, k), parts of those as
+// of (j, k)), and parts of those of E1, E2, E3 and a.
 extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
-    const float* d_mixed, TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
-  const Sample at(BLOCKS);
-  const int pass = blockIdx.y;
+    const float* d_mixed, TIME_PARAMETERS float* d_i, float* d_j, float* d_k, float* d_scalars, float* small) {
+  const Sample at(PARTS);
+  const int part = blockIdx.x % PARTS;
   BackwardMemory& shared = *(BackwardMemory*)memory;
   terms += at.at(TIMED_terms, NOW) * N * TERMS;
   scalars += at.at(TIMED_scalars, NOW) * N * N * P;
@@ -440,21 +557,46 @@ extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_
   attention += at.seed * H;
   record += at.at(TIMED_record, NOW) * N * N * RECORD;
   d_mixed += at.index * N * N * (P + 1);
-  d_nodes += (at.index * 3 + pass) * N * H;
-  d_scalars += (at.index * 3 + pass) * N * N * P;
-  small += ((at.at(TIMED_small, NOW) * 3 + pass) * BLOCKS + blockIdx.x % BLOCKS) * SMALL * H;
-  if (HAS_ENDED(at.index)) {
-    const int first_a = blockIdx.x % BLOCKS * 4, nodes = min(N - first_a, 4);
-    write_zeros(d_nodes + first_a * H, nodes * H, THREADS);
-    write_zeros(small, SMALL * H, THREADS);
-    if (pass == 1)
-      for (int b = 0; b < N; ++b) write_zeros(d_scalars + (b * N + first_a) * P, nodes * P, THREADS);
-    else
-      write_zeros(d_scalars + first_a * N * P, nodes * N * P, THREADS);
-    return;
+  d_scalars += at.index * (2 + PARTS) * N * N * P;
+  Gradients out;
+  out.of_i = d_i + at.index * N * H;
+  out.of_j = d_j + (at.index * PARTS + part) * N * H;
+  out.of_k = d_k + (at.index * PARTS + part) * N * H;
+  out.of_scalars[0] = d_scalars;
+  out.of_scalars[1] = d_scalars + N * N * P;
+  out.of_scalars[2] = d_scalars + (long long)(2 + part) * N * N * P;
+  out.small = small + (at.at(TIMED_small, NOW) * PARTS + part) * SMALL * H;
+  const bool has_ended = HAS_ENDED(at.index);
+  if (has_ended) {
+    write_zeros(out.of_j, N * H, THREADS);
+    write_zeros(out.of_k, N * H, THREADS);
+    write_zeros(out.of_scalars[2], N * N * P, THREADS);
+    write_zeros(out.small, SMALL * H, THREADS);
   }
-  if (pass == 0) marginal<0>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
-  if (pass == 1) marginal<1>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
-  if (pass == 2) marginal<2>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
+  Cell cell;
+#pragma unroll 1
+  for (cell.a = 4 * part; cell.a < N; cell.a += 4 * PARTS) {
+    if (has_ended) {
+      const int nodes = min(N - cell.a, 4);
+      write_zeros(out.of_i + cell.a * H, nodes * H, THREADS);
+      for (int kind = 0; kind < 2; ++kind) write_zeros(out.of_scalars[kind] + cell.a * N * P, nodes * N * P, THREADS);
+      continue;
+    }
+#pragma unroll 1
+    for (cell.b = 0; cell.b < N; cell.b += GROUP)
+#pragma unroll 1
+      for (cell.c = 0; cell.c < N; cell.c += WIDTH) {
+        const bool is_first = cell.a == 4 * part;
+        __syncthreads();  // all have read what was there
+        stage_logits(shared, scalars, record, d_mixed, cell);
+        stage_scalars(shared, scalars, cell);
+        __syncthreads();
+        const float factor = pack_logits(shared);
+        __syncthreads();
+        visit(shared, terms, triplet, attention, cell, factor, out, is_first);
+        __syncthreads();
+        finish_scalars(shared, cell, factor, out, is_first);
+      }
+  }
 }
 #endif
