@@ -115,21 +115,17 @@ def _eleven_bits(x: Array) -> Array:
     return jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=10)
 
 
-def _vectors_of_pairs(nodes: Any, s: Array, directions: Array, pair_of_node: dict[str, str]) -> tuple[Array, ...]:
-    """What a triplet's vector is a sum of, in half precision: its pairs ij, ik and jk, each with its share of nodes."""
-    of_node = {"i": nodes[0][:, :, None, None], "j": nodes[1][:, None, :, None], "k": nodes[2][:, None, None]}
-    places = {"ij": (Ellipsis, None, slice(None)), "ik": (slice(None), slice(None), None), "jk": (slice(None), None)}
-    sums: dict[str, Array] = {pair: (s @ e)[places[pair]] for pair, e in zip(places, _half(directions), strict=True)}
-    shares: dict[str, Any] = dict.fromkeys(places, 0.0)
-    for node, pair in pair_of_node.items():
-        shares[pair] = shares[pair] + of_node[node]
-    return tuple(_half(sums[pair] + shares[pair]) for pair in places)
+def _vectors_of_pairs(nodes: Any, s: Array, directions: Array) -> tuple[Array, Array, Array]:
+    """What a triplet's vector is a sum of, in half precision: its pairs ij (with both nodes), ik (with k) and jk."""
+    ij, ik, jk = (s @ e for e in _half(directions))
+    of_i, of_j, of_k = nodes[0][:, :, None], nodes[1][:, None], nodes[2][:, None]
+    return _half(ij + of_i + of_j)[:, :, :, None], _half(ik + of_k)[:, :, None], _half(jk)[:, None]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention_logits(slope: float, nodes: Any, s: Array, attention: Attention) -> Array:
     """The logits of the attention, with sums in half precision."""
-    ij, ik, jk = _vectors_of_pairs(nodes, s, attention.triplet, {"i": "ij", "j": "ij", "k": "ik"})
+    ij, ik, jk = _vectors_of_pairs(nodes, s, attention.triplet)
     t = _half(_half(ik + ij) + jk)
     pair_ik, pair_jk = s @ attention.triplet[1], s @ attention.triplet[2]
     linear = (nodes[2][:, None] + pair_ik)[:, :, None] + pair_jk[:, None]  # the rest of t cancels in the softmax
@@ -152,7 +148,7 @@ def _sum_in_groups(gradients: Array, linear: Array, axis: int, size: int) -> Arr
 def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
     """As the kernel does it: sums over one node of a triplet of the gradient where t > 0, and of the linear part."""
     nodes, s, attention = saved
-    ij, ik, jk = _vectors_of_pairs(nodes, s, attention.triplet, {"i": "ij", "j": "jk", "k": "ik"})
+    ij, ik, jk = _vectors_of_pairs(nodes, s, attention.triplet)
     gradients = jnp.where(_half(ik + jk) > -ij, _eleven_bits(d)[..., None], 0.0)
     linear = (slope / (1 - slope) * d)[..., None]
     over_k = gradients.sum(3)  # of which the linear part is zero

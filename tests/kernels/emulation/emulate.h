@@ -138,6 +138,7 @@ inline uint32_t add_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
   return pack_half(x.x + y.x, x.y + y.y);
 }
+inline uint32_t negative_half(uint32_t a) { return a ^ 0x80008000u; }
 inline uint32_t multiply_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
   return pack_half(x.x * y.x, x.y * y.y);

@@ -31,6 +31,7 @@
 #define FOURS (N > GROUP ? GROUP / 4 : BLOCKS)  // of nodes b at a time
 #define SENT (4 * FOURS)                        // these nodes
 #define PACKED (P <= 4)  // the scalars' high and low parts fit into one operand of eight
+#define SHARES_E1 (P <= 4 || P > 8)  // whether what E1 needs is in shared memory; else there is no room for it
 #define OPERAND_WORDS (PACKED ? 1 : 2 * SCALAR_STEPS)
 #define COLUMN_STEPS ((P + 4 + 7) / 8)  // of eight columns: the scalars, and one for each a
 #define ROWS ((SENT + 4) * HALVES + 2 * FOURS)  // of eight edges: (b, c), (a, c), (a, b)
@@ -40,18 +41,69 @@
 #define SHARERS (THREADS / (4 * WIDTH))  // threads that share the triplets of a and c
 #define SMALL (3 * P + 1)
 
+struct Four {
+  float v[4];
+  __device__ __forceinline__ Four() {}
+  __device__ __forceinline__ Four(const float* from) {
+    const float4 x = *(const float4*)from;
+    v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+  }
+};
+
+// Directions as left operands, rows are the features of a tile; `e` is that of the lane's first feature.
+struct Directions {
+  u32 words[2][SCALAR_STEPS][2];
+  __device__ __forceinline__ Directions(const float* e) {
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const int p = PACKED ? Lane().q % 2 * 2 : 8 * step + 2 * Lane().q;
+      const Four first(e + min(p, P - 1) * H), second(e + min(p + 1, P - 1) * H);
+#pragma unroll
+      for (int f = 0; f < 4; ++f)
+        words[f / 2][step][f % 2] = pack_half(p < P ? first.v[f] : 0.0f, p + 1 < P ? second.v[f] : 0.0f);
+    }
+  }
+};
+
+// Directions times w as right operands, columns are scalars.
+struct alignas(16) WeightedDirections {
+  u32 words[2][SCALAR_STEPS][2];
+  __device__ __forceinline__ WeightedDirections(const float* triplet, const float* attention) {
+    const int feature = 32 * Lane().q + 4 * (threadIdx.x / 32);  // of rows 2 q and 2 q + 8; those of the next are 16 further
+    const Four w[2] = {Four(attention + feature), Four(attention + feature + 16)};
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const float* e = triplet + min(8 * step + Lane().g, P - 1) * H + feature;
+      const Four first(e), second(e + 16);
+#pragma unroll
+      for (int f = 0; f < 4; ++f)
+        words[f / 2][step][f % 2] = pack_half(w[0].v[f] * first.v[f], w[1].v[f] * second.v[f]);
+    }
+  }
+};
+
 struct BackwardMemory {
   u32 columns[ROWS][32][OPERAND_WORDS];  // scalars of edges as right operands: columns are edges
   u32 flipped[ROWS][SCALAR_STEPS][32];   // the same, rounded, where columns are scalars
-  u32 packed[SENT][4][4][HALVES];        // gradients of logits, scaled: two c a word, by b, q and a
-  uint4 of_pairs[WARPS][2][4][8];        // what pairs (a, b) add to t, negative: by tile, b and g, a word per a
-  u32 starts[SENT + 4][4][HALVES];       // the linear part of sums over a, for all b, and of sums over b, for all a
-  float of_scalars[WARPS][ROWS][8][EVEN_P];  // gradients, of each warp's features
-  float logits[4][SENT][WIDTH];
-  float totals[SHARERS][4][WIDTH];     // sums over b
+  u32 packed[SENT][4][4 * HALVES + 4];   // by b and q: gradients of logits, scaled, two c a word; their sums over a
+  uint4 of_pairs[WARPS][SENT][2][8];     // what pairs (a, b) add to t: by b, tile and g, a word per a
+#if SHARES_E1
+  WeightedDirections weighted_e1[THREADS];
+  float4 of_e1[2][COLUMN_STEPS][THREADS];  // gradients of E1 and of nodes a, by tile
+#endif
+  u32 starts[4][4][HALVES];              // by a and q: sums over b
+  union {
+    float of_scalars[WARPS][ROWS][8][EVEN_P];  // gradients, of each warp's features
+    struct {                                   // before that
+      float logits[4][SENT][WIDTH];
+      float totals[SHARERS][4][WIDTH];  // sums over b
+    };
+  };
   float mixed[SHARERS][4][WIDTH][P];   // what the scalars of (a, c) get through the mixed ones
   float highest[WARPS];
 };
+
+static_assert(sizeof(BackwardMemory) <= SHARED_BYTES, "the kernel is given too little");
 
 // A cell: four nodes a, up to GROUP nodes b and WIDTH nodes c.
 struct Cell {
@@ -157,7 +209,7 @@ __device__ __forceinline__ float pack_logits(BackwardMemory& shared) {
 #pragma unroll
       for (int a = 0; a < 4; ++a) {
         const float2 d = *(const float2*)(shared.logits[a][row] + c);
-        shared.packed[row][q][a][half] = pack_half(up * d.x, up * d.y);
+        shared.packed[row][q][a * HALVES + half] = pack_half(up * d.x, up * d.y);
         total = make_float2(total.x + d.x, total.y + d.y);
       }
     } else {
@@ -167,64 +219,36 @@ __device__ __forceinline__ float pack_logits(BackwardMemory& shared) {
         total = make_float2(total.x + d.x, total.y + d.y);
       }
     }
-    shared.starts[row][q][half] = pack_half(linear * total.x, linear * total.y);
+    u32& start = row < SENT ? shared.packed[row][q][4 * HALVES + half] : shared.starts[row - SENT][q][half];
+    start = pack_half(linear * total.x, linear * total.y);
   }
   return scales ? (1.0f - SLOPE) * __uint_as_float((u32)(exponent - 8) << 23) : 1.0f - SLOPE;
 }
 
 // ------------------------------------------------------------------------------------------------ a warp's own features
 
-struct Four {
-  float v[4];
-  __device__ __forceinline__ Four() {}
-  __device__ __forceinline__ Four(const float* from) {
-    const float4 x = *(const float4*)from;
-    v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
-  }
-};
-
-// Writes this lane's four features of a gradient, w times the sums, or adds them to what is there. Returns through
-// `to_weight` what the gradient of w gets: as t is a sum over nodes and pairs, so is that, and `of` is what these add.
-__device__ __forceinline__ void put(
-    float* out, const Four& sums, const Four& weight, const Four& of, Four& to_weight, bool adds) {
-  float4 value = make_float4(weight.v[0] * sums.v[0], weight.v[1] * sums.v[1], weight.v[2] * sums.v[2], weight.v[3] * sums.v[3]);
-#pragma unroll
-  for (int f = 0; f < 4; ++f) to_weight.v[f] = fmaf(of.v[f], sums.v[f], to_weight.v[f]);
-  if (adds) value = value + *(const float4*)out;
+// In one piece, which the compiler does not see for itself.
+__device__ __forceinline__ void store(float* out, float4 value) {
+#ifdef EMULATED
   *(float4*)out = value;
+#else
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+               :: "l"(out), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
+#endif
 }
 
-// Directions as left operands, rows are the features of a tile; `e` is that of the lane's first feature.
-struct Directions {
-  u32 words[2][SCALAR_STEPS][2];
-  __device__ __forceinline__ Directions(const float* e) {
+// Writes this lane's four features of a gradient, w times the sums, or adds them to what is there. Returns through
+// `to_weight` what the gradient of w gets: as t is a sum over nodes and pairs, so is that, and `from` is what these add.
+__device__ __forceinline__ void put(
+    float* out, const Four& sums, const float* attention, const float* from, Four& to_weight, bool adds) {
+  const Four weight(attention), of(from);
+  float4 value = make_float4(
+      weight.v[0] * sums.v[0], weight.v[1] * sums.v[1], weight.v[2] * sums.v[2], weight.v[3] * sums.v[3]);
+  if (adds) value = value + *(const float4*)out;
+  store(out, value);
 #pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const int p = PACKED ? Lane().q % 2 * 2 : 8 * step + 2 * Lane().q;
-      const Four first(e + min(p, P - 1) * H), second(e + min(p + 1, P - 1) * H);
-#pragma unroll
-      for (int f = 0; f < 4; ++f)
-        words[f / 2][step][f % 2] = pack_half(p < P ? first.v[f] : 0.0f, p + 1 < P ? second.v[f] : 0.0f);
-    }
-  }
-};
-
-// Directions times w as right operands, columns are scalars.
-struct WeightedDirections {
-  u32 words[2][SCALAR_STEPS][2];
-  __device__ __forceinline__ WeightedDirections(const float* triplet, const float* attention) {
-    const int feature = 32 * Lane().q + 4 * (threadIdx.x / 32);  // of rows 2 q and 2 q + 8; those of the next are 16 further
-    const Four w[2] = {Four(attention + feature), Four(attention + feature + 16)};
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const float* e = triplet + min(8 * step + Lane().g, P - 1) * H + feature;
-      const Four first(e), second(e + 16);
-#pragma unroll
-      for (int f = 0; f < 4; ++f)
-        words[f / 2][step][f % 2] = pack_half(w[0].v[f] * first.v[f], w[1].v[f] * second.v[f]);
-    }
-  }
-};
+  for (int f = 0; f < 4; ++f) to_weight.v[f] = fmaf(of.v[f], sums.v[f], to_weight.v[f]);
+}
 
 // What edges add to t: to sums of a tile's features and eight edges, their directions times their scalars.
 __device__ __forceinline__ void add_products(
@@ -290,12 +314,43 @@ struct Gradients {
   float* small;               // E1, E2, E3, w
 };
 
+// What pairs (a, b) add to t, with both nodes.
+__device__ __forceinline__ void stage_pairs(
+    BackwardMemory& shared, const float* terms, const float* triplet, const Cell& cell) {
+  const Lane at;
+  const Directions directions(triplet);
+  Four of_a[4];
+#pragma unroll
+  for (int a = 0; a < 4; ++a) of_a[a] = Four(terms + last(cell.a + a) * TERMS);
+#pragma unroll 2
+  for (int four = 0; four < FOURS; ++four) {
+    const Four of_b(terms + last(cell.b + 4 * four + at.q) * TERMS + H);
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      u32 words[4];
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        float sums[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[i] = of_a[2 * pair + i % 2].v[2 * tile + i / 2] + of_b.v[2 * tile + i / 2];
+        add_products(sums, directions.words[tile], shared.columns[ROW_OF_PAIRS + 2 * four + pair]);
+        words[2 * pair] = pack_half(sums[0], sums[2]);
+        words[2 * pair + 1] = pack_half(sums[1], sums[3]);
+      }
+      shared.of_pairs[threadIdx.x / 32][4 * four + at.q][tile][at.g] =
+          make_uint4(words[0], words[1], words[2], words[3]);
+    }
+  }
+  __syncwarp();
+}
+
 __device__ __forceinline__ void visit(
     BackwardMemory& shared, const float* terms, const float* triplet, const float* attention, const Cell& cell, float factor,
     const Gradients& out, bool is_first) {
   const Lane at;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, feature = 16 * at.g + 4 * warp;
   terms += feature;
+  stage_pairs(shared, terms, triplet + feature, cell);
   u32 ac[2][4][2 * HALVES], over_b[2][4][2 * HALVES];
   {
     const Directions directions(triplet + P * H + feature);
@@ -305,7 +360,7 @@ __device__ __forceinline__ void visit(
       const Four first(terms + last(c) * TERMS + 2 * H), second(terms + last(c + 1) * TERMS + 2 * H);
 #pragma unroll
       for (int a = 0; a < 4; ++a) {
-        const u32 start = shared.starts[SENT + a][at.q][half];
+        const u32 start = shared.starts[a][at.q][half];
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile) {
           float sums[4] = {first.v[2 * tile], second.v[2 * tile], first.v[2 * tile + 1], second.v[2 * tile + 1]};
@@ -319,103 +374,81 @@ __device__ __forceinline__ void visit(
       }
     }
   }
-  const Four weight(attention + feature);
   Four to_weight;
   to_weight.v[0] = to_weight.v[1] = to_weight.v[2] = to_weight.v[3] = 0.0f;
-  float of_e1[2][COLUMN_STEPS][4], of_e3[2][SCALAR_STEPS][4];
-#pragma unroll
-  for (int tile = 0; tile < 2; ++tile) clear(of_e1[tile]), clear(of_e3[tile]);
+  float of_e3[2][SCALAR_STEPS][4];
+  clear(of_e3[0]), clear(of_e3[1]);
+#if SHARES_E1
+  shared.weighted_e1[threadIdx.x] = WeightedDirections(triplet, attention);
+#else
+  float of_e1[2][COLUMN_STEPS][4];
+  clear(of_e1[0]), clear(of_e1[1]);
+#endif
   const Directions e3(triplet + 2 * P * H + feature);
   const WeightedDirections weighted_e3(triplet + 2 * P * H, attention);
 
 #pragma unroll 1
   for (int four = 0; four < FOURS; ++four) {
-    {
-      const Directions e1(triplet + feature);
-      u32 negative[2][4];
-#pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        const Four first(terms + last(cell.a + 2 * pair) * TERMS), second(terms + last(cell.a + 2 * pair + 1) * TERMS);
-#pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          float sums[4] = {first.v[2 * tile], second.v[2 * tile], first.v[2 * tile + 1], second.v[2 * tile + 1]};
-          add_products(sums, e1.words[tile], shared.columns[ROW_OF_PAIRS + 2 * four + pair]);
-          negative[tile][2 * pair] = pack_half(-sums[0], -sums[2]);
-          negative[tile][2 * pair + 1] = pack_half(-sums[1], -sums[3]);
-        }
-      }
-      __syncwarp();  // all have read what was there
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile)
-        shared.of_pairs[warp][tile][at.q][at.g] =
-            make_uint4(negative[tile][0], negative[tile][1], negative[tile][2], negative[tile][3]);
-      __syncwarp();
-    }
     float over_c[2][2][4];  // by tile and pair of nodes a; columns are b, twice each
     clear(over_c[0]), clear(over_c[1]);
 
 #pragma unroll 1
     for (int in_four = 0; in_four < 4; ++in_four) {
       const int b = 4 * four + in_four;
-      const Four of_b(terms + last(cell.b + b) * TERMS + H);
-      u32 d[4][HALVES], bc[2][2 * HALVES], over_a[2][2 * HALVES];
-      const uint4* packed = (const uint4*)shared.packed[b][at.q];
+      u32 d[4 * HALVES], starts[HALVES];
 #pragma unroll
-      for (int i = 0; i < HALVES; ++i) *(uint4*)&d[i * 4 / HALVES][0] = packed[i];
+      for (int i = 0; i < 4 * HALVES; ++i) d[i] = shared.packed[b][at.q][i];
 #pragma unroll
-      for (int half = 0; half < HALVES; ++half) {
-        const u32 start = shared.starts[b][at.q][half];
-#pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          float sums[4] = {of_b.v[2 * tile], of_b.v[2 * tile], of_b.v[2 * tile + 1], of_b.v[2 * tile + 1]};
-          add_products(sums, e3.words[tile], shared.columns[b * HALVES + half]);
-#pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            bc[tile][2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
-            over_a[tile][2 * half + r] = start;
-          }
-        }
-      }
-      u32 pairs[2][4];
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) {
-        const uint4 words = shared.of_pairs[warp][tile][in_four][at.g];
-        pairs[tile][0] = words.x, pairs[tile][1] = words.y, pairs[tile][2] = words.z, pairs[tile][3] = words.w;
-      }
-#pragma unroll
-      for (int a = 0; a < 4; ++a) {
-        const u32 one = at.g == 2 * in_four + a % 2 ? 0x3c003c00u : 0;  // in the column of this pair
-        const u32 first = multiply_half(d[a][0], one), second = multiply_half(d[a][HALVES - 1], one);
-#pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          const u32 low = twice_low(pairs[tile][a]), high = twice_high(pairs[tile][a]);
-          u32 mask[2 * HALVES];
-#pragma unroll
-          for (int w = 0; w < 2 * HALVES; ++w) {
-            mask[w] = greater_half(add_half(ac[tile][a][w], bc[tile][w]), w % 2 ? high : low);
-            over_b[tile][a][w] = multiply_add_half2(mask[w], d[a][w / 2], over_b[tile][a][w]);
-            over_a[tile][w] = multiply_add_half2(mask[w], d[a][w / 2], over_a[tile][w]);
-          }
-          multiply_over_nodes(over_c[tile][a / 2], mask, first, second);
-        }
-      }
+      for (int half = 0; half < HALVES; ++half) starts[half] = shared.packed[b][at.q][4 * HALVES + half];
       float of_scalars[SCALAR_STEPS][4];
       clear(of_scalars);
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
+        u32 bc[2 * HALVES], over_a[2 * HALVES];
+#pragma unroll
+        for (int half = 0; half < HALVES; ++half) {
+          float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+          add_products(sums, e3.words[tile], shared.columns[b * HALVES + half]);
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            bc[2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
+            over_a[2 * half + r] = starts[half];
+          }
+        }
+        const uint4 words = shared.of_pairs[warp][b][tile][at.g];
+        const u32 pairs[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+        for (int a = 0; a < 4; ++a) {
+          const u32 ones = at.g == 2 * in_four + a % 2 ? 0x3c003c00u : 0;  // in the column of this pair
+          const u32 low = twice_low(pairs[a]), high = twice_high(pairs[a]);
+          u32 summands[2 * HALVES];
+#pragma unroll
+          for (int w = 0; w < 2 * HALVES; ++w) {
+            const u32 mask = greater_half(add_half(ac[tile][a][w], bc[w]), negative_half(w % 2 ? high : low));
+            // Not sums of summands, which would be copied: the matrix units want theirs in neighbouring registers.
+            over_b[tile][a][w] = multiply_add_half2(mask, d[a * HALVES + w / 2], over_b[tile][a][w]);
+            over_a[w] = multiply_add_half2(mask, d[a * HALVES + w / 2], over_a[w]);
+            summands[w] = multiply_half(mask, d[a * HALVES + w / 2]);
+          }
+          multiply_over_nodes(over_c[tile][a / 2], summands, ones, ones);
+        }
 #pragma unroll
         for (int step = 0; step < SCALAR_STEPS; ++step)
           multiply_over_nodes(
-              of_e3[tile][step], over_a[tile], shared.flipped[b * HALVES][step][lane],
+              of_e3[tile][step], over_a, shared.flipped[b * HALVES][step][lane],
               shared.flipped[b * HALVES + HALVES - 1][step][lane]);
-        add_to_scalars<HALVES>(of_scalars, over_a[tile], weighted_e3.words[tile]);
+        add_to_scalars<HALVES>(of_scalars, over_a, weighted_e3.words[tile]);
       }
       keep_scalars<HALVES>(shared.of_scalars[warp] + b * HALVES, of_scalars);
     }
 
     // The sums over c are complete: for b = q, two nodes a each.
     const int row = ROW_OF_PAIRS + 2 * four;
+#if SHARES_E1
+    const WeightedDirections weighted_e1 = shared.weighted_e1[threadIdx.x];
+#else
     const WeightedDirections weighted_e1(triplet, attention);
+#endif
     float of_scalars[SCALAR_STEPS][4];
     clear(of_scalars);
     Four of_j;
@@ -434,7 +467,15 @@ __device__ __forceinline__ void visit(
           words[pair] = of_a / 2 == pair && of_a >= 0 ? (of_a % 2 ? 0x3c000000u : 0x3c00u) : 0;
           if (step < SCALAR_STEPS && column < P) words[pair] = shared.flipped[row + pair][step < SCALAR_STEPS ? step : 0][lane];
         }
+#if SHARES_E1
+        float4& place = shared.of_e1[tile][step][threadIdx.x];
+        const float4 before = four ? place : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        float sums[4] = {before.x, before.y, before.z, before.w};
+        multiply_add_half(sums, operand, words[0], words[1], sums);
+        place = make_float4(sums[0], sums[1], sums[2], sums[3]);
+#else
         multiply_add_half(of_e1[tile][step], operand, words[0], words[1], of_e1[tile][step]);
+#endif
       }
       add_to_scalars<2>(of_scalars, operand, weighted_e1.words[tile]);
 #pragma unroll
@@ -444,7 +485,7 @@ __device__ __forceinline__ void visit(
     }
     keep_scalars<2>(shared.of_scalars[warp] + row, of_scalars);
     const int j = cell.b + 4 * four + at.q;
-    if (j < N) put(out.of_j + j * H + feature, of_j, weight, Four(terms + j * TERMS + H), to_weight, cell.c || !is_first);
+    if (j < N) put(out.of_j + j * H + feature, of_j, attention + feature, terms + j * TERMS + H, to_weight, cell.c || !is_first);
   }
 
   // The sums over b.
@@ -481,11 +522,17 @@ __device__ __forceinline__ void visit(
     for (int e = 0; e < 2; ++e) {
       const int k = cell.c + 8 * half + 2 * at.q + e;
       if (k < N)
-        put(out.of_k + k * H + feature, of_k[e], weight, Four(terms + k * TERMS + 2 * H), to_weight, cell.b || !is_first);
+        put(out.of_k + k * H + feature, of_k[e], attention + feature, terms + k * TERMS + 2 * H, to_weight, cell.b || !is_first);
     }
   }
 
   // Directions, and nodes i.
+#if SHARES_E1
+  float of_e1[2][COLUMN_STEPS][4];
+#pragma unroll
+  for (int i = 0; i < 2 * COLUMN_STEPS; ++i)
+    *(float4*)of_e1[i / COLUMN_STEPS][i % COLUMN_STEPS] = shared.of_e1[i / COLUMN_STEPS][i % COLUMN_STEPS][threadIdx.x];
+#endif
   const bool adds = cell.b || cell.c || !is_first;
 #pragma unroll
   for (int step = 0; step < COLUMN_STEPS; ++step)
@@ -502,9 +549,9 @@ __device__ __forceinline__ void visit(
           sums.v[f] = factor * (kind == 0 ? of_e1[f / 2][step][r] : kind == 1 ? of_e2[f / 2][s][r] : of_e3[f / 2][s][r]);
         }
         const int place = (kind * P + column) * H + feature;
-        if (column < P) put(out.small + place, sums, weight, Four(triplet + place), to_weight, adds);
+        if (column < P) put(out.small + place, sums, attention + feature, triplet + place, to_weight, adds);
         else if (kind == 0 && column < P + 4 && i < N)
-          put(out.of_i + i * H + feature, sums, weight, Four(terms + i * TERMS), to_weight, cell.b || cell.c);
+          put(out.of_i + i * H + feature, sums, attention + feature, terms + i * TERMS, to_weight, cell.b || cell.c);
       }
     }
 #pragma unroll
@@ -514,31 +561,43 @@ __device__ __forceinline__ void visit(
   }
   if (at.q == 0) {
     float4 value = make_float4(to_weight.v[0], to_weight.v[1], to_weight.v[2], to_weight.v[3]);
-    float4* place = (float4*)(out.small + 3 * P * H + feature);
-    *place = adds ? value + *place : value;
+    float* place = out.small + 3 * P * H + feature;
+    if (adds) value = value + *(const float4*)place;
+    store(place, value);
   }
 }
 
 // Sums over warps, that is, over all features.
 __device__ __forceinline__ void finish_scalars(
     BackwardMemory& shared, const Cell& cell, float factor, const Gradients& out, bool is_first) {
-#pragma unroll 2
-  for (int i = threadIdx.x; i < ROWS * 8 * P; i += THREADS) {
-    const int row = i / (8 * P), column = i / P % 8, p = i % P;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < ROWS * 8; i += THREADS) {
+    const int row = i / 8, column = i % 8;
     int from, to;
     cell.edge(row, column, from, to);
     if (from >= N || to >= N) continue;
-    float total = 0.0f;
+    float2 totals[EVEN_P / 2];
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) total += shared.of_scalars[w][row][column][p];
-    total *= factor;
+    for (int pair = 0; pair < EVEN_P / 2; ++pair) {
+      float2& total = totals[pair] = make_float2(0.0f, 0.0f);
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) {
+        const float2 of_warp = *(const float2*)(shared.of_scalars[w][row][column] + 2 * pair);
+        total = make_float2(total.x + of_warp.x, total.y + of_warp.y);
+      }
+    }
     const int kind = row >= ROW_OF_PAIRS ? 0 : row >= ROW_OF_A ? 1 : 2;
-    if (kind == 1)
+    const bool adds = kind == 0 ? cell.c : kind == 1 ? cell.b : !is_first;
+    float* place = (kind == 0 ? out.of_scalars[0] : kind == 1 ? out.of_scalars[1] : out.of_scalars[2]) + (from * N + to) * P;
 #pragma unroll
-      for (int share = 0; share < SHARERS; ++share) total += shared.mixed[share][from - cell.a][to - cell.c][p];
-    float* place = (kind == 0 ? out.of_scalars[0] : kind == 1 ? out.of_scalars[1] : out.of_scalars[2]) + (from * N + to) * P + p;
-    if (kind == 0 ? cell.c : kind == 1 ? cell.b : !is_first) total += *place;
-    *place = total;
+    for (int p = 0; p < P; ++p) {
+      float total = factor * (p % 2 ? totals[p / 2].y : totals[p / 2].x);
+      if (kind == 1)
+#pragma unroll
+        for (int share = 0; share < SHARERS; ++share) total += shared.mixed[share][from - cell.a][to - cell.c][p];
+      if (adds) total += place[p];
+      place[p] = total;
+    }
   }
 }
 

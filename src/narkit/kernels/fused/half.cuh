@@ -22,6 +22,12 @@ __device__ __forceinline__ u32 add_half(u32 a, u32 b) {
   return sum;
 }
 
+__device__ __forceinline__ u32 negative_half(u32 a) {
+  u32 negative;
+  asm("neg.f16x2 %0, %1;" : "=r"(negative) : "r"(a));
+  return negative;
+}
+
 __device__ __forceinline__ u32 multiply_half(u32 a, u32 b) {
   u32 product;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));

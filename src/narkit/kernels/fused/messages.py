@@ -150,24 +150,33 @@ def _products_backward(terms, scalars, weights, best, record, d_message, slope) 
     )
 
 
+def _attention_backward_bytes(num_nodes: int, num_scalars: int) -> int:
+    """What its warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
+    sent = min(-(-num_nodes // 4) * 4, 8 if num_scalars > 8 else 16)
+    halves = 1 if num_nodes <= 8 else 2
+    width, rows, steps = 8 * halves, (sent + 4) * halves + sent // 2, -(-num_scalars // 8)
+    words = rows * 32 * ((1 if num_scalars <= 4 else 2 * steps) + steps)  # scalars of edges as operands
+    words += sent * 4 * (4 * halves + 4) + 16 * halves  # gradients of logits
+    words += WARPS * sent * 64  # what pairs add
+    if not 4 < num_scalars <= 8:  # directions and their gradients
+        words += 128 * 4 * (steps + 2 * -(-(num_scalars + 4) // 8))
+    gradients = WARPS * rows * 8 * (num_scalars + num_scalars % 2)
+    words += max(gradients, 4 * sent * width + 128) + 128 * num_scalars + WARPS
+    return 4 * words
+
+
 def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
     """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, and of E1, E2, E3 and a."""
     samples, n = terms.shape[:2]
     num_scalars = scalars.shape[-1]
     fours = -(-n // 4)
     parts = min(fours, MOST_PARTS)
-    # As in attention_backward.cu: what warps share of a cell of four nodes, `sent` and `width`.
-    sent, width = min(4 * fours, 8 if num_scalars > 8 else 16), 8 if n <= 8 else 16
-    rows = (sent + 4) * (width // 8) + sent // 2
-    steps = -(-num_scalars // 8)
-    words = rows * 32 * ((1 if num_scalars <= 4 else 2 * steps) + steps)
-    words += WARPS * (rows * 8 * (num_scalars + num_scalars % 2) + 2 * 4 * 8 * 4)
-    words += (sent * 4 + sent + 4) * width // 2 + 4 * sent * width + 128 * (1 + num_scalars) + WARPS
+    shared = _attention_backward_bytes(n, num_scalars)
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
-    macros["PARTS"] = parts
+    macros |= {"PARTS": parts, "SHARED_BYTES": shared}
     rows_in_stacks = ((*ROWS_READ, (4, "TIMED_record")), ((4, "TIMED_small"),))
     kernel = Kernel(
-        "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), 4 * words,
+        "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), shared,
         *rows_in_stacks,
     )  # fmt: skip
     d_i, d_j, d_k, d_scalars, small = kernel(
