@@ -41,6 +41,9 @@
 #define SHARERS (THREADS / (4 * WIDTH))  // threads that share the triplets of a and c
 #define SMALL (3 * P + 1)
 
+// The first of a lane's features.
+__device__ __forceinline__ int first_feature() { return 16 * Lane().g + 4 * (threadIdx.x / 32); }
+
 struct Four {
   float v[4];
   __device__ __forceinline__ Four() {}
@@ -123,9 +126,10 @@ struct Cell {
 // ------------------------------------------------------------------------------------- what warps share, by all threads
 
 __device__ __forceinline__ void stage_scalars(BackwardMemory& shared, const float* scalars, const Cell& cell) {
-#pragma unroll 1
-  for (int i = threadIdx.x; i < ROWS * 4; i += THREADS) {
-    const int row = i / 4, q = i % 4;  // two neighbouring columns
+#pragma unroll (PACKED ? 2 : 1)
+  for (int first = 0; first < ROWS * 4; first += THREADS) {
+    const int i = min(first + (int)threadIdx.x, ROWS * 4 - 1);  // those beyond the last repeat it
+    const int row = i / 4, q = i % 4;                           // two neighbouring columns
     float s[2][8 * SCALAR_STEPS], low[2][8 * SCALAR_STEPS];
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
@@ -166,12 +170,15 @@ __device__ __forceinline__ void stage_logits(
   float s[P], mixed[P], total = 0.0f, highest = 0.0f;
 #pragma unroll
   for (int p = 0; p < P; ++p) s[p] = of_edge[p], mixed[p] = 0.0f;
-#pragma unroll 4
-  for (int b = share; b < SENT; b += SHARERS) {
-    const int j = cell.b + b;
-    const float* saved = record + (last(i) * N + last(j)) * RECORD;
-    const float* d_mix = d_mixed + (last(i) * N + last(j)) * (P + 1);
-    const float alpha = i < N && j < N && k < N ? __expf(saved[last(k)] - saved[N]) : 0.0f;
+  record += last(i) * N * RECORD;
+  d_mixed += last(i) * N * (P + 1);
+#pragma unroll (P <= 4 ? SENT / SHARERS : 2)
+  for (int round = 0; round < SENT / SHARERS; ++round) {
+    const int b = round * SHARERS + share, j = cell.b + b;
+    const float* saved = record + last(j) * RECORD;
+    const float* d_mix = d_mixed + last(j) * (P + 1);
+    const float logit = saved[last(k)] - saved[N];
+    const float alpha = __expf(i < N && j < N && k < N ? logit : -1e30f);  // no branch, or reads would wait for others
     float d = -d_mix[P];
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -250,6 +257,23 @@ __device__ __forceinline__ void put(
   for (int f = 0; f < 4; ++f) to_weight.v[f] = fmaf(of.v[f], sums.v[f], to_weight.v[f]);
 }
 
+// What a warp reads of a cell but for nodes b: before it waits for others.
+struct Operands {
+  Directions e1, e2, e3;
+  WeightedDirections weighted_e3;
+  Four of_a[4], of_c[HALVES][2];
+  __device__ __forceinline__ Operands(const float* terms, const float* triplet, const float* attention, const Cell& cell)
+      : e1(triplet + first_feature()), e2(triplet + P * H + first_feature()), e3(triplet + 2 * P * H + first_feature()),
+        weighted_e3(triplet + 2 * P * H, attention) {
+    terms += first_feature();
+#pragma unroll
+    for (int a = 0; a < 4; ++a) of_a[a] = Four(terms + last(cell.a + a) * TERMS);
+#pragma unroll
+    for (int i = 0; i < 2 * HALVES; ++i)
+      of_c[i / 2][i % 2] = Four(terms + last(cell.c + i / 2 * 8 + 2 * Lane().q + i % 2) * TERMS + 2 * H);
+  }
+};
+
 // What edges add to t: to sums of a tile's features and eight edges, their directions times their scalars.
 __device__ __forceinline__ void add_products(
     float (&sums)[4], const u32 (&directions)[SCALAR_STEPS][2], const u32 (&columns)[32][OPERAND_WORDS]) {
@@ -316,12 +340,8 @@ struct Gradients {
 
 // What pairs (a, b) add to t, with both nodes.
 __device__ __forceinline__ void stage_pairs(
-    BackwardMemory& shared, const float* terms, const float* triplet, const Cell& cell) {
+    BackwardMemory& shared, const float* terms, const Operands& operands, const Cell& cell) {
   const Lane at;
-  const Directions directions(triplet);
-  Four of_a[4];
-#pragma unroll
-  for (int a = 0; a < 4; ++a) of_a[a] = Four(terms + last(cell.a + a) * TERMS);
 #pragma unroll 2
   for (int four = 0; four < FOURS; ++four) {
     const Four of_b(terms + last(cell.b + 4 * four + at.q) * TERMS + H);
@@ -332,8 +352,8 @@ __device__ __forceinline__ void stage_pairs(
       for (int pair = 0; pair < 2; ++pair) {
         float sums[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sums[i] = of_a[2 * pair + i % 2].v[2 * tile + i / 2] + of_b.v[2 * tile + i / 2];
-        add_products(sums, directions.words[tile], shared.columns[ROW_OF_PAIRS + 2 * four + pair]);
+        for (int i = 0; i < 4; ++i) sums[i] = operands.of_a[2 * pair + i % 2].v[2 * tile + i / 2] + of_b.v[2 * tile + i / 2];
+        add_products(sums, operands.e1.words[tile], shared.columns[ROW_OF_PAIRS + 2 * four + pair]);
         words[2 * pair] = pack_half(sums[0], sums[2]);
         words[2 * pair + 1] = pack_half(sums[1], sums[3]);
       }
@@ -345,31 +365,27 @@ __device__ __forceinline__ void stage_pairs(
 }
 
 __device__ __forceinline__ void visit(
-    BackwardMemory& shared, const float* terms, const float* triplet, const float* attention, const Cell& cell, float factor,
-    const Gradients& out, bool is_first) {
+    BackwardMemory& shared, const float* terms, const float* triplet, const float* attention, const Operands& operands,
+    const Cell& cell, float factor, const Gradients& out, bool is_first) {
   const Lane at;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, feature = 16 * at.g + 4 * warp;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, feature = first_feature();
   terms += feature;
-  stage_pairs(shared, terms, triplet + feature, cell);
+  stage_pairs(shared, terms, operands, cell);
   u32 ac[2][4][2 * HALVES], over_b[2][4][2 * HALVES];
-  {
-    const Directions directions(triplet + P * H + feature);
 #pragma unroll
-    for (int half = 0; half < HALVES; ++half) {
-      const int c = cell.c + 8 * half + 2 * at.q;
-      const Four first(terms + last(c) * TERMS + 2 * H), second(terms + last(c + 1) * TERMS + 2 * H);
+  for (int half = 0; half < HALVES; ++half) {
+    const Four &first = operands.of_c[half][0], &second = operands.of_c[half][1];
 #pragma unroll
-      for (int a = 0; a < 4; ++a) {
-        const u32 start = shared.starts[a][at.q][half];
+    for (int a = 0; a < 4; ++a) {
+      const u32 start = shared.starts[a][at.q][half];
 #pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          float sums[4] = {first.v[2 * tile], second.v[2 * tile], first.v[2 * tile + 1], second.v[2 * tile + 1]};
-          add_products(sums, directions.words[tile], shared.columns[ROW_OF_A + a * HALVES + half]);
+      for (int tile = 0; tile < 2; ++tile) {
+        float sums[4] = {first.v[2 * tile], second.v[2 * tile], first.v[2 * tile + 1], second.v[2 * tile + 1]};
+        add_products(sums, operands.e2.words[tile], shared.columns[ROW_OF_A + a * HALVES + half]);
 #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            ac[tile][a][2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
-            over_b[tile][a][2 * half + r] = start;
-          }
+        for (int r = 0; r < 2; ++r) {
+          ac[tile][a][2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
+          over_b[tile][a][2 * half + r] = start;
         }
       }
     }
@@ -384,8 +400,6 @@ __device__ __forceinline__ void visit(
   float of_e1[2][COLUMN_STEPS][4];
   clear(of_e1[0]), clear(of_e1[1]);
 #endif
-  const Directions e3(triplet + 2 * P * H + feature);
-  const WeightedDirections weighted_e3(triplet + 2 * P * H, attention);
 
 #pragma unroll 1
   for (int four = 0; four < FOURS; ++four) {
@@ -408,7 +422,7 @@ __device__ __forceinline__ void visit(
 #pragma unroll
         for (int half = 0; half < HALVES; ++half) {
           float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-          add_products(sums, e3.words[tile], shared.columns[b * HALVES + half]);
+          add_products(sums, operands.e3.words[tile], shared.columns[b * HALVES + half]);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             bc[2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
@@ -437,7 +451,7 @@ __device__ __forceinline__ void visit(
           multiply_over_nodes(
               of_e3[tile][step], over_a, shared.flipped[b * HALVES][step][lane],
               shared.flipped[b * HALVES + HALVES - 1][step][lane]);
-        add_to_scalars<HALVES>(of_scalars, over_a, weighted_e3.words[tile]);
+        add_to_scalars<HALVES>(of_scalars, over_a, operands.weighted_e3.words[tile]);
       }
       keep_scalars<HALVES>(shared.of_scalars[warp] + b * HALVES, of_scalars);
     }
@@ -604,7 +618,7 @@ __device__ __forceinline__ void finish_scalars(
 #if defined(BUILD_attention_backward)
 // Writes the gradients of x_i, parts of those of x_j and x_k, the scalars' (as of (i, j), as of (i, k), parts of those as
 // of (j, k)), and parts of those of E1, E2, E3 and a.
-extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_backward(
+extern "C" __global__ void __launch_bounds__(THREADS, P > 4 ? 2 : N > 8 ? 3 : 4) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
     const float* d_mixed, TIME_PARAMETERS float* d_i, float* d_j, float* d_k, float* d_scalars, float* small) {
   const Sample at(PARTS);
@@ -647,12 +661,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_
       for (cell.c = 0; cell.c < N; cell.c += WIDTH) {
         const bool is_first = cell.a == 4 * part;
         __syncthreads();  // all have read what was there
+        const Operands operands(terms, triplet, attention, cell);
         stage_logits(shared, scalars, record, d_mixed, cell);
         stage_scalars(shared, scalars, cell);
         __syncthreads();
         const float factor = pack_logits(shared);
         __syncthreads();
-        visit(shared, terms, triplet, attention, cell, factor, out, is_first);
+        visit(shared, terms, triplet, attention, operands, cell, factor, out, is_first);
         __syncthreads();
         finish_scalars(shared, cell, factor, out, is_first);
       }
