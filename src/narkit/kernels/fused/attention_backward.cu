@@ -247,8 +247,8 @@ __device__ __forceinline__ void store(float* out, float4 value) {
 // Writes this lane's four features of a gradient, w times the sums, or adds them to what is there. Returns through
 // `to_weight` what the gradient of w gets: as t is a sum over nodes and pairs, so is that, and `from` is what these add.
 __device__ __forceinline__ void put(
-    float* out, const Four& sums, const float* attention, const float* from, Four& to_weight, bool adds) {
-  const Four weight(attention), of(from);
+    float* out, const Four& sums, const Four& weight, const float* from, Four& to_weight, bool adds) {
+  const Four of(from);
   float4 value = make_float4(
       weight.v[0] * sums.v[0], weight.v[1] * sums.v[1], weight.v[2] * sums.v[2], weight.v[3] * sums.v[3]);
   if (adds) value = value + *(const float4*)out;
@@ -276,8 +276,7 @@ struct Operands {
 
 // What edges add to t: to sums of a tile's features and eight edges, their directions times their scalars.
 __device__ __forceinline__ void add_products(
-    float (&sums)[4], const u32 (&directions)[SCALAR_STEPS][2], const u32 (&columns)[32][OPERAND_WORDS]) {
-  const u32* words = columns[threadIdx.x % 32];
+    float (&sums)[4], const u32 (&directions)[SCALAR_STEPS][2], const u32 (&words)[OPERAND_WORDS]) {
 #if PACKED
   multiply_add_half_8(sums, directions[0], words[0], sums);
 #else
@@ -313,16 +312,15 @@ __device__ __forceinline__ void add_to_scalars(
     multiply_add_half(sums[step], by_columns, weighted[step][0], weighted[step][1], sums[step]);
 }
 
+// Keeps the gradients of a row's scalars, or of two rows; `of_row` is where this lane's first two go.
 template <int COLUMN_HALVES>
-__device__ __forceinline__ void keep_scalars(
-    float (*of_rows)[8][EVEN_P], const float (&sums)[SCALAR_STEPS][4]) {
-  const Lane at;
+__device__ __forceinline__ void keep_scalars(float* of_row, const float (&sums)[SCALAR_STEPS][4]) {
 #pragma unroll
   for (int step = 0; step < SCALAR_STEPS; ++step)
 #pragma unroll
     for (int half = 0; half < COLUMN_HALVES; ++half)
-      if (8 * step + 2 * at.q < P)
-        *(float2*)(of_rows[half][at.g] + 8 * step + 2 * at.q) = make_float2(sums[step][2 * half], sums[step][2 * half + 1]);
+      if (8 * step + 2 * Lane().q < P)
+        *(float2*)(of_row + half * 8 * EVEN_P + 8 * step) = make_float2(sums[step][2 * half], sums[step][2 * half + 1]);
 }
 
 template <int COUNT>
@@ -353,7 +351,7 @@ __device__ __forceinline__ void stage_pairs(
         float sums[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) sums[i] = operands.of_a[2 * pair + i % 2].v[2 * tile + i / 2] + of_b.v[2 * tile + i / 2];
-        add_products(sums, operands.e1.words[tile], shared.columns[ROW_OF_PAIRS + 2 * four + pair]);
+        add_products(sums, operands.e1.words[tile], shared.columns[ROW_OF_PAIRS + 2 * four + pair][threadIdx.x % 32]);
         words[2 * pair] = pack_half(sums[0], sums[2]);
         words[2 * pair + 1] = pack_half(sums[1], sums[3]);
       }
@@ -381,7 +379,7 @@ __device__ __forceinline__ void visit(
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
         float sums[4] = {first.v[2 * tile], second.v[2 * tile], first.v[2 * tile + 1], second.v[2 * tile + 1]};
-        add_products(sums, operands.e2.words[tile], shared.columns[ROW_OF_A + a * HALVES + half]);
+        add_products(sums, operands.e2.words[tile], shared.columns[ROW_OF_A + a * HALVES + half][lane]);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           ac[tile][a][2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
@@ -390,8 +388,6 @@ __device__ __forceinline__ void visit(
       }
     }
   }
-  Four to_weight;
-  to_weight.v[0] = to_weight.v[1] = to_weight.v[2] = to_weight.v[3] = 0.0f;
   float of_e3[2][SCALAR_STEPS][4];
   clear(of_e3[0]), clear(of_e3[1]);
 #if SHARES_E1
@@ -401,19 +397,24 @@ __device__ __forceinline__ void visit(
   clear(of_e1[0]), clear(of_e1[1]);
 #endif
 
+  // What b has in shared memory; these move on with it.
+  const u32 (*columns)[OPERAND_WORDS] = shared.columns[0] + lane;
+  const u32 *flipped = shared.flipped[0][0] + lane, *packed = shared.packed[0][at.q];
+  const uint4* of_pairs = shared.of_pairs[warp][0][0] + at.g;
+  float* of_row = shared.of_scalars[warp][0][at.g] + 2 * at.q;
+
 #pragma unroll 1
   for (int four = 0; four < FOURS; ++four) {
     float over_c[2][2][4];  // by tile and pair of nodes a; columns are b, twice each
     clear(over_c[0]), clear(over_c[1]);
 
 #pragma unroll 1
-    for (int in_four = 0; in_four < 4; ++in_four) {
-      const int b = 4 * four + in_four;
+    for (int column = at.g; column > at.g - 8; column -= 2) {  // those of the next b are 0 and 1
       u32 d[4 * HALVES], starts[HALVES];
 #pragma unroll
-      for (int i = 0; i < 4 * HALVES; ++i) d[i] = shared.packed[b][at.q][i];
+      for (int i = 0; i < 4 * HALVES; ++i) d[i] = packed[i];
 #pragma unroll
-      for (int half = 0; half < HALVES; ++half) starts[half] = shared.packed[b][at.q][4 * HALVES + half];
+      for (int half = 0; half < HALVES; ++half) starts[half] = packed[4 * HALVES + half];
       float of_scalars[SCALAR_STEPS][4];
       clear(of_scalars);
 #pragma unroll
@@ -422,18 +423,18 @@ __device__ __forceinline__ void visit(
 #pragma unroll
         for (int half = 0; half < HALVES; ++half) {
           float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-          add_products(sums, operands.e3.words[tile], shared.columns[b * HALVES + half]);
+          add_products(sums, operands.e3.words[tile], columns[32 * half]);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             bc[2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
             over_a[2 * half + r] = starts[half];
           }
         }
-        const uint4 words = shared.of_pairs[warp][b][tile][at.g];
+        const uint4 words = of_pairs[8 * tile];
         const u32 pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
         for (int a = 0; a < 4; ++a) {
-          const u32 ones = at.g == 2 * in_four + a % 2 ? 0x3c003c00u : 0;  // in the column of this pair
+          const u32 ones = column == a % 2 ? 0x3c003c00u : 0;
           const u32 low = twice_low(pairs[a]), high = twice_high(pairs[a]);
           u32 summands[2 * HALVES];
 #pragma unroll
@@ -449,11 +450,12 @@ __device__ __forceinline__ void visit(
 #pragma unroll
         for (int step = 0; step < SCALAR_STEPS; ++step)
           multiply_over_nodes(
-              of_e3[tile][step], over_a, shared.flipped[b * HALVES][step][lane],
-              shared.flipped[b * HALVES + HALVES - 1][step][lane]);
+              of_e3[tile][step], over_a, flipped[32 * step], flipped[32 * (step + SCALAR_STEPS * (HALVES - 1))]);
         add_to_scalars<HALVES>(of_scalars, over_a, operands.weighted_e3.words[tile]);
       }
-      keep_scalars<HALVES>(shared.of_scalars[warp] + b * HALVES, of_scalars);
+      keep_scalars<HALVES>(of_row, of_scalars);
+      columns += 32 * HALVES, flipped += 32 * SCALAR_STEPS * HALVES, packed += 4 * (4 * HALVES + 4), of_pairs += 16;
+      of_row += HALVES * 8 * EVEN_P;
     }
 
     // The sums over c are complete: for b = q, two nodes a each.
@@ -497,9 +499,18 @@ __device__ __forceinline__ void visit(
         of_j.v[2 * tile + r] = factor * (over_c[tile][0][2 * r] + over_c[tile][0][2 * r + 1] +
                                          (over_c[tile][1][2 * r] + over_c[tile][1][2 * r + 1]));
     }
-    keep_scalars<2>(shared.of_scalars[warp] + row, of_scalars);
+    keep_scalars<2>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
+    __syncwarp();  // all have read what pairs of these b add; the gradients of x_j take its place
+    ((float4*)shared.of_pairs[warp][4 * four])[lane] = make_float4(of_j.v[0], of_j.v[1], of_j.v[2], of_j.v[3]);
+  }
+  const Four weight(attention + feature);
+  Four to_weight;
+  to_weight.v[0] = to_weight.v[1] = to_weight.v[2] = to_weight.v[3] = 0.0f;
+#pragma unroll
+  for (int four = 0; four < FOURS; ++four) {
     const int j = cell.b + 4 * four + at.q;
-    if (j < N) put(out.of_j + j * H + feature, of_j, attention + feature, terms + j * TERMS + H, to_weight, cell.c || !is_first);
+    const Four of_j((const float*)((const float4*)shared.of_pairs[warp][4 * four] + lane));
+    if (j < N) put(out.of_j + j * H + feature, of_j, weight, terms + j * TERMS + H, to_weight, cell.c || !is_first);
   }
 
   // The sums over b.
@@ -520,7 +531,7 @@ __device__ __forceinline__ void visit(
             shared.flipped[row + HALVES - 1][step][lane]);
       add_to_scalars<HALVES>(of_scalars, over_b[tile][a], weighted_e2.words[tile]);
     }
-    keep_scalars<HALVES>(shared.of_scalars[warp] + row, of_scalars);
+    keep_scalars<HALVES>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
   }
 #pragma unroll
   for (int half = 0; half < HALVES; ++half) {
@@ -536,7 +547,7 @@ __device__ __forceinline__ void visit(
     for (int e = 0; e < 2; ++e) {
       const int k = cell.c + 8 * half + 2 * at.q + e;
       if (k < N)
-        put(out.of_k + k * H + feature, of_k[e], attention + feature, terms + k * TERMS + 2 * H, to_weight, cell.b || !is_first);
+        put(out.of_k + k * H + feature, of_k[e], weight, terms + k * TERMS + 2 * H, to_weight, cell.b || !is_first);
     }
   }
 
@@ -563,9 +574,9 @@ __device__ __forceinline__ void visit(
           sums.v[f] = factor * (kind == 0 ? of_e1[f / 2][step][r] : kind == 1 ? of_e2[f / 2][s][r] : of_e3[f / 2][s][r]);
         }
         const int place = (kind * P + column) * H + feature;
-        if (column < P) put(out.small + place, sums, attention + feature, triplet + place, to_weight, adds);
+        if (column < P) put(out.small + place, sums, weight, triplet + place, to_weight, adds);
         else if (kind == 0 && column < P + 4 && i < N)
-          put(out.of_i + i * H + feature, sums, attention + feature, terms + i * TERMS, to_weight, cell.b || cell.c);
+          put(out.of_i + i * H + feature, sums, weight, terms + i * TERMS, to_weight, cell.b || cell.c);
       }
     }
 #pragma unroll
