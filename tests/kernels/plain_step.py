@@ -134,14 +134,13 @@ def _attention_logits(slope: float, nodes: Any, s: Array, attention: Attention) 
 
 def _sum_in_groups(gradients: Array, linear: Array, axis: int, size: int) -> Array:
     """Sums over groups of `size` nodes, one after the other in half precision; each starts with its linear part."""
-    total = 0.0
+    total = jnp.zeros_like(jnp.take(gradients, 0, axis))
     for first in range(0, gradients.shape[axis], size):
         group = range(first, min(first + size, gradients.shape[axis]))
-        start = sum(jnp.take(linear, node, axis) for node in group)
-        of_group = _eleven_bits(jnp.broadcast_to(start, jnp.take(gradients, first, axis).shape))
+        of_group = _eleven_bits(sum(jnp.take(linear, node, axis) for node in group) + jnp.zeros_like(total))
         for node in group:
             of_group = _eleven_bits(of_group + jnp.take(gradients, node, axis))
-        total = total + of_group
+        total += of_group
     return total
 
 
@@ -160,7 +159,8 @@ def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
     to_scalars = (1 - slope) * jnp.einsum("xbmnh,xph->bmnp", sums, _half(attention.triplet * attention.weights))
     to_directions = (1 - slope) * jnp.einsum("xbmnh,bmnp->xph", sums, _half(s))
     to_weights = jnp.einsum("xph,xph->h", to_directions, attention.triplet)
-    to_weights += sum(jnp.einsum("bnh,bnh->h", x, to) for x, to in zip(nodes, to_nodes, strict=True)) / attention.weights
+    of_nodes = sum(jnp.einsum("bnh,bnh->h", x, to) for x, to in zip(nodes, to_nodes, strict=True))
+    to_weights += of_nodes / attention.weights
     return to_nodes, to_scalars, Attention(to_directions * attention.weights, to_weights)
 
 
