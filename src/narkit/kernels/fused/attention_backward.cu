@@ -237,11 +237,12 @@ __device__ __forceinline__ void visit(
 #pragma unroll
         for (int step = 0; step < SCALAR_STEPS; ++step)
           multiply_over_nodes(
-              of_e3[tile][step], over_a, flipped[32 * step], flipped[32 * (step + SCALAR_STEPS * (HALVES - 1))]);
+              of_e3[tile][step], over_a, flipped[step * FLIPPED],
+              flipped[(step + SCALAR_STEPS * (HALVES - 1)) * FLIPPED]);
         add_to_scalars<HALVES>(of_scalars, over_a, operands.weighted_e3.words[tile]);
       }
       keep_scalars<HALVES>(of_row, of_scalars);
-      columns += 32 * HALVES, flipped += 32 * SCALAR_STEPS * HALVES, packed += 4 * (4 * HALVES + 4), of_pairs += 16;
+      columns += 32 * HALVES, flipped += FLIPPED * SCALAR_STEPS * HALVES, packed += 4 * (4 * HALVES + 4), of_pairs += 16;
       of_row += HALVES * 8 * EVEN_P;
     }
 
@@ -386,7 +387,7 @@ __device__ __forceinline__ void visit(
 #if defined(BUILD_attention_backward)
 // Writes the gradients of x_i, parts of those of x_j and x_k, the scalars' (as of (i, j), as of (i, k), parts of those
 // as of (j, k)), and parts of those of E1, E2, E3 and a.
-extern "C" __global__ void __launch_bounds__(THREADS, P > 4 ? 2 : N > 8 ? 3 : 4) attention_backward(
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
     const float* d_mixed, TIME_PARAMETERS float* d_i, float* d_j, float* d_k, float* d_scalars, float* small) {
   const Sample at(PARTS);

@@ -10,6 +10,7 @@
 #define PACKED (P <= 4)  // the scalars' high and low parts fit into one operand of eight
 #define SHARES_E1 (P <= 4 || P > 8)  // whether what E1 needs is in shared memory; else there is no room for it
 #define OPERAND_WORDS (PACKED ? 1 : 2 * SCALAR_STEPS)
+#define FLIPPED (P > 4 && P < 8 ? 4 * P : 32)  // lanes with scalars; for columns that are not used others read anything
 #define COLUMN_STEPS ((P + 4 + 7) / 8)  // of eight columns: the scalars, and one for each a
 #define ROWS ((SENT + 4) * HALVES + 2 * FOURS)  // of eight edges: (b, c), (a, c), (a, b)
 #define ROW_OF_A (SENT * HALVES)
@@ -17,6 +18,8 @@
 #define EVEN_P ((P + 1) / 2 * 2)
 #define SHARERS (THREADS / (4 * WIDTH))  // threads that share the triplets of a and c
 #define SMALL (3 * P + 1)
+// As many as shared memory has room for.
+#define BLOCKS_PER_SM (N > 8 ? (P > 6 ? 2 : 3) : P > 8 ? 2 : P > 4 ? 3 : 4)
 
 // Features: a warp has 32 of them, in two tiles of sixteen rows. A lane has four neighbours, two of each tile: its rows
 // g and g + 8. This is the first.
@@ -66,7 +69,7 @@ struct alignas(16) WeightedDirections {
 
 struct BackwardMemory {
   u32 columns[ROWS][32][OPERAND_WORDS];  // scalars of edges as right operands: columns are edges
-  u32 flipped[ROWS][SCALAR_STEPS][32];   // the same, rounded, where columns are scalars
+  u32 flipped[ROWS][SCALAR_STEPS][FLIPPED];  // the same, rounded, where columns are scalars
   u32 packed[SENT][4][4 * HALVES + 4];   // by b and q: gradients of logits, scaled, two c a word; their sums over a
   uint4 of_pairs[WARPS][SENT][2][8];     // what pairs (a, b) add to t: by b, tile and g, a word per a
 #if SHARES_E1

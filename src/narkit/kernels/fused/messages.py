@@ -155,7 +155,8 @@ def _attention_backward_bytes(num_nodes: int, num_scalars: int) -> int:
     sent = min(-(-num_nodes // 4) * 4, 8 if num_scalars > 8 else 16)
     halves = 1 if num_nodes <= 8 else 2
     width, rows, steps = 8 * halves, (sent + 4) * halves + sent // 2, -(-num_scalars // 8)
-    words = rows * 32 * ((1 if num_scalars <= 4 else 2 * steps) + steps)  # scalars of edges as operands
+    flipped = 4 * num_scalars if 4 < num_scalars < 8 else 32
+    words = rows * (32 * (1 if num_scalars <= 4 else 2 * steps) + flipped * steps)  # operands: scalars of edges
     words += sent * 4 * (4 * halves + 4) + 16 * halves  # gradients of logits
     words += WARPS * sent * 64  # what pairs add
     if not 4 < num_scalars <= 8:  # directions and their gradients
