@@ -34,7 +34,7 @@ __device__ __forceinline__ void store(float* out, float4 value) {
 #endif
 }
 
-// Writes this lane's four features of a gradient, w times the sums, or adds them to what is there. Returns through
+// Writes this lane's four features of a gradient, weight times sums, or adds them to what is there. Returns through
 // `to_weight` what the gradient of w gets: as t is a sum over nodes and pairs, so is that; `from` is what these add.
 __device__ __forceinline__ void put(
     float* out, const Four& sums, const Four& weight, const float* from, Four& to_weight, bool adds) {
@@ -149,6 +149,7 @@ __device__ __forceinline__ void stage_pairs(
   __syncwarp();
 }
 
+// A warp's part of a cell: all its triplets, for the warp's features.
 __device__ __forceinline__ void visit(
     BackwardMemory& shared, const float* terms, const float* triplet, const float* attention, const Operands& operands,
     const Cell& cell, float factor, const Gradients& out, bool is_first) {
@@ -227,7 +228,7 @@ __device__ __forceinline__ void visit(
 #pragma unroll
           for (int w = 0; w < 2 * HALVES; ++w) {
             const u32 mask = greater_half(add_half(ac[tile][a][w], bc[w]), negative_half(w % 2 ? high : low));
-            // Not sums of summands, which would be copied: the matrix units want theirs in neighbouring registers.
+            // Sums of the summands would cost as many copies: the matrix units want theirs in registers of their own.
             over_b[tile][a][w] = multiply_add_half2(mask, d[a * HALVES + w / 2], over_b[tile][a][w]);
             over_a[w] = multiply_add_half2(mask, d[a * HALVES + w / 2], over_a[w]);
             summands[w] = multiply_half(mask, d[a * HALVES + w / 2]);
@@ -242,8 +243,8 @@ __device__ __forceinline__ void visit(
         add_to_scalars<HALVES>(of_scalars, over_a, operands.weighted_e3.words[tile]);
       }
       keep_scalars<HALVES>(of_row, of_scalars);
-      columns += 32 * HALVES, flipped += FLIPPED * SCALAR_STEPS * HALVES, packed += 4 * (4 * HALVES + 4), of_pairs += 16;
-      of_row += HALVES * 8 * EVEN_P;
+      columns += 32 * HALVES, flipped += FLIPPED * SCALAR_STEPS * HALVES, packed += 4 * (4 * HALVES + 4);
+      of_pairs += 16, of_row += HALVES * 8 * EVEN_P;
     }
 
     // The sums over c are complete: for b = q, two nodes a each.
@@ -287,16 +288,16 @@ __device__ __forceinline__ void visit(
       add_to_scalars<2>(of_scalars, operand, weighted_e1.words[tile]);
 #pragma unroll
       for (int r = 0; r < 2; ++r)
-        of_j.v[2 * tile + r] = factor * (over_c[tile][0][2 * r] + over_c[tile][0][2 * r + 1] +
-                                         (over_c[tile][1][2 * r] + over_c[tile][1][2 * r + 1]));
+        of_j.v[2 * tile + r] = over_c[tile][0][2 * r] + over_c[tile][0][2 * r + 1] +
+                               (over_c[tile][1][2 * r] + over_c[tile][1][2 * r + 1]);
     }
     keep_scalars<2>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
     __syncwarp();  // all have read what pairs of these b add; the gradients of x_j take its place
     ((float4*)shared.of_pairs[warp][4 * four])[lane] = make_float4(of_j.v[0], of_j.v[1], of_j.v[2], of_j.v[3]);
   }
-  const Four weight(attention + feature);
-  Four to_weight;
-  to_weight.v[0] = to_weight.v[1] = to_weight.v[2] = to_weight.v[3] = 0.0f;
+  Four weight(attention + feature), to_weight;
+#pragma unroll
+  for (int f = 0; f < 4; ++f) weight.v[f] *= factor, to_weight.v[f] = 0.0f;
 #pragma unroll
   for (int four = 0; four < FOURS; ++four) {
     const int j = cell.b + 4 * four + at.q;
@@ -332,7 +333,7 @@ __device__ __forceinline__ void visit(
       const int w = 2 * half + f % 2;
       const u32(&by_a)[4][2 * HALVES] = over_b[f / 2];
       const float2 total = unpack_half(add_half(add_half(by_a[0][w], by_a[1][w]), add_half(by_a[2][w], by_a[3][w])));
-      of_k[0].v[f] = factor * total.x, of_k[1].v[f] = factor * total.y;
+      of_k[0].v[f] = total.x, of_k[1].v[f] = total.y;
     }
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
@@ -363,7 +364,7 @@ __device__ __forceinline__ void visit(
         for (int f = 0; f < 4; ++f) {
           const int s = step < SCALAR_STEPS ? step : 0, r = f % 2 * 2 + e;
           const float(&tile)[SCALAR_STEPS][4] = kind == 1 ? of_e2[f / 2] : of_e3[f / 2];
-          sums.v[f] = factor * (kind ? tile[s][r] : of_e1[f / 2][step][r]);
+          sums.v[f] = kind ? tile[s][r] : of_e1[f / 2][step][r];
         }
         const int place = (kind * P + column) * H + feature;
         if (column < P) put(out.small + place, sums, weight, triplet + place, to_weight, adds);
@@ -377,7 +378,8 @@ __device__ __forceinline__ void visit(
     to_weight.v[f] += __shfl_xor_sync(0xffffffff, to_weight.v[f], 2);
   }
   if (at.q == 0) {
-    float4 value = make_float4(to_weight.v[0], to_weight.v[1], to_weight.v[2], to_weight.v[3]);
+    const float* of_warp = to_weight.v;
+    float4 value = make_float4(factor * of_warp[0], factor * of_warp[1], factor * of_warp[2], factor * of_warp[3]);
     float* place = out.small + 3 * P * H + feature;
     if (adds) value = value + *(const float4*)place;
     store(place, value);
