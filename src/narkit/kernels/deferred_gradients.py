@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import JaxprEqn, Literal, Var
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
@@ -41,6 +42,15 @@ SAVED = "saved"
 """Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the way forth, not computed again."""
 
 STACKED = "stacked"
+
+
+@jax.custom_vjp
+def stack_cotangent(values: Array) -> Array:
+    """The values, whose cotangent bears the name `STACKED`."""
+    return values
+
+
+stack_cotangent.defvjp(lambda values: (values, None), lambda _, d: (checkpoint_name(d, STACKED),))
 
 _OF_FACTORS = LINEAR | {"pad"}  # maps that make a factor of a value; to fill up with constants need not be linear here
 

@@ -11,7 +11,7 @@ import equinox as eqx
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.kernels.deferred_gradients import SAVED
+from narkit.kernels.deferred_gradients import SAVED, stack_cotangent
 from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.models.encoders import num_scalars
 from narkit.models.features import EdgeFeatures, Scalars
@@ -59,7 +59,8 @@ class BoundDecoders(eqx.Module):
         """
         nodes = self.on_nodes(scalars.node, hidden, next_hidden, product=from_hidden)
         if any(decoder is not None and decoder.is_fused for decoder in (self.graph, *self.pointers)):
-            nodes = checkpoint_name(nodes, SAVED)  # backward the kernels read them again
+            # Backward the kernels read them again, and their cotangent is a factor of gradients.
+            nodes = checkpoint_name(stack_cotangent(nodes), SAVED)
         edges = EdgeFeatures.of(scalars.edge, edge_latents)
         rows, graph_logits = self.graph(nodes, scalars, hidden, next_hidden)
         edge_logits, edges_together = self.edges(nodes, edges)
