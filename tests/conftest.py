@@ -45,9 +45,10 @@ def _compare_with_reference(name: str, processor: str, case: dict) -> float:
     import numpy as np
 
     import narkit
-    from narkit.models.network import DeviceBatch, unroll
+    from narkit.models.network import DeviceBatch
     from narkit.models.objective import hint_losses, output_losses
     from narkit.models.predictions import decode_outputs
+    from narkit.models.unrolling import unroll
 
     parts = {part: case[part] for part in ("inputs", "hints", "outputs")}
     batch = narkit.Batch(algorithm=name, **parts, lengths=np.asarray(case["lengths"]).astype(int))

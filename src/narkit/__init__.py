@@ -20,7 +20,7 @@ _MODULES = {
     "Kind": "narkit.spec",
     "Location": "narkit.spec",
     "PROCESSORS": "narkit.models.processors",
-    "Predictions": "narkit.models.network",
+    "Predictions": "narkit.models.inference",
     "Probe": "narkit.spec",
     "Processor": "narkit.models.processors",
     "Reasoner": "narkit.models.network",
@@ -37,7 +37,7 @@ _MODULES = {
     "load": "narkit.models.serialization",
     "load_split": "narkit.data.splits",
     "node": "narkit.spec",
-    "predict": "narkit.models.network",
+    "predict": "narkit.models.inference",
     "run": "narkit.data.execution",
     "sample": "narkit.data.execution",
     "save": "narkit.models.serialization",
@@ -79,9 +79,9 @@ if TYPE_CHECKING:
     from narkit.data.stream import TrainingStream as TrainingStream
     from narkit.data.transforms import transform as transform
     from narkit.experiments.records import RunRecord as RunRecord
-    from narkit.models.network import Predictions as Predictions
+    from narkit.models.inference import Predictions as Predictions
+    from narkit.models.inference import predict as predict
     from narkit.models.network import Reasoner as Reasoner
-    from narkit.models.network import predict as predict
     from narkit.models.processors import PROCESSORS as PROCESSORS
     from narkit.models.processors import DenseProcessor as DenseProcessor
     from narkit.models.processors import Processor as Processor

@@ -6,7 +6,8 @@ import pytest
 
 import narkit
 from narkit.benchmarking.subjects import load_plain_team
-from narkit.models.network import DeviceBatch, unroll
+from narkit.models.network import DeviceBatch
+from narkit.models.unrolling import unroll
 
 
 @pytest.mark.parametrize("algorithm", ["bfs", "articulation_points"])

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import narkit
-from narkit.models.network import DeviceBatch, unroll
+from narkit.models.network import DeviceBatch
 from narkit.models.objective import hint_losses, output_losses
+from narkit.models.unrolling import unroll
 from narkit.spec import Kind, Location
 
 ALGORITHMS = (

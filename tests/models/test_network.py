@@ -13,10 +13,11 @@ import pytest
 import narkit
 from narkit.errors import BatchError
 from narkit.models.layers import Linear
-from narkit.models.network import DeviceBatch, Unrolling, unroll
+from narkit.models.network import DeviceBatch
 from narkit.models.objective import loss
 from narkit.models.processors.base import Adjacency, Hidden
 from narkit.models.processors.team import TEAM
+from narkit.models.unrolling import Unrolling, unroll
 
 KEY = jax.random.key(0)
 HIDDEN = 4

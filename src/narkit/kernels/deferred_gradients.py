@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import JaxprEqn, Literal, Var
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
@@ -42,6 +43,15 @@ SAVED = "saved"
 
 STACKED = "stacked"
 
+
+@jax.custom_vjp
+def stack_cotangent(values: Array) -> Array:
+    """The values, whose cotangent bears the name `STACKED`."""
+    return values
+
+
+stack_cotangent.defvjp(lambda values: (values, None), lambda _, d: (checkpoint_name(d, STACKED),))
+
 _OF_FACTORS = LINEAR | {"pad"}  # maps that make a factor of a value; to fill up with constants need not be linear here
 
 
@@ -51,8 +61,8 @@ class ReversibleStep:
     `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forth, a
     step gives the next carry and y, and adds a row to what is kept: z, and what the way back reads; back, it gives
     d_carry and the gradients to sum, and adds a row to the factors that are stacked. Kernels write their rows, and read
-    them, where they are; of samples whose `last` step is over, they write zeros. The first axis of the carry and of named
-    values is that of samples, if it is as long.
+    them, where they are; of samples whose `last` step is over, they write zeros. The first axis of the carry and of
+    named values is that of samples, if it is as long.
     """
 
     def __init__(
@@ -265,10 +275,10 @@ def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var], kept: set[
     start, maps = linear_chain(producer, var)
     if start in named:
         return Factor(start, maps)
-    if not isinstance(var, Var) or aval_of(var).size > LARGEST_FACTOR:
-        return None
     of_kept, maps_of_kept = linear_chain(producer, var, _OF_FACTORS)
     if of_kept in kept and all(isinstance(c, Literal) for eqn in maps_of_kept for c in eqn.invars[1:]):
         return Factor(of_kept, maps_of_kept)
+    if not isinstance(var, Var) or aval_of(var).size > LARGEST_FACTOR:
+        return None
     # Where maps only change the shape, the value before them, which a bias may be the sum of.
     return Factor(start, maps) if start is not None and aval_of(start).size == aval_of(var).size else Factor(var)

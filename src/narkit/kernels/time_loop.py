@@ -43,6 +43,9 @@ def time_loop(
     Returns the last carry; the ys stacked over `capacity` rows, which must be at least `num_steps` if there are ys,
     where rows beyond are zero; and of z each sample's value at its own step in `last`. The arrays of z have a first
     axis of samples. Gradients flow to `params` and `carry`, not to `data`.
+
+    Beyond a sample's own step in `last` its ys mean nothing, and no gradient may come back from them or from the last
+    carry: under differentiation fused kernels leave such samples out.
     """
     return _differentiable_loop(step, params, data, carry, num_steps, capacity, last)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from narkit.kernels.fused import launch
+from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.kernels.narrow_product import narrow_product
 from narkit.models.layers import Linear
 
@@ -91,6 +92,24 @@ class Scalars(eqx.Module):
     @property
     def graph(self) -> Float[Array, "*batch graph_scalar"]:
         return jnp.squeeze(self.rows[..., :1, self.num_node_scalars :], axis=-2)
+
+
+class EdgeFeatures(NamedTuple):
+    """What decoders read of edges: factored features and, behind them, the latents of a processor that has any."""
+
+    scalars: Float[Array, "batch node node scalar"]
+    latents: tuple[Float[Array, "batch node node latent"], ...]
+    narrow_latents: NarrowLatents | None  # the same latents as kernels read them
+
+    @classmethod
+    def of(
+        cls,
+        scalars: Float[Array, "batch node node scalar"],
+        latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
+    ) -> EdgeFeatures:
+        if isinstance(latents, NarrowLatents):  # wide ones are computed only where something reads them
+            return cls(scalars, (latents.wide(),), latents)
+        return cls(scalars, () if latents is None else (latents,), None)
 
 
 class FoldedLinear(eqx.Module):

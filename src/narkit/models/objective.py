@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
 from narkit.models.encoders import as_value
-from narkit.models.network import DEFAULT_UNROLLING, DeviceBatch, Reasoner, Unrolling, unroll
+from narkit.models.network import DeviceBatch, Reasoner
+from narkit.models.unrolling import DEFAULT_UNROLLING, Unrolling, unroll
 from narkit.spec import Kind, Probe
 
 SMALLEST_COUNT = 1e-12  # a probe without any value that counts costs nothing

@@ -11,8 +11,9 @@ from typing import Any
 from narkit.algorithms import ALGORITHMS
 from narkit.data.execution import check_size
 from narkit.errors import UnknownNameError
-from narkit.models.network import Hints, Reprediction, Unrolling
+from narkit.models.network import Hints
 from narkit.models.processors import PROCESSORS
+from narkit.models.unrolling import Reprediction, Unrolling
 
 TRAINING, BENCHMARK = "training", "benchmark"
 DISTRIBUTIONS = (TRAINING, BENCHMARK)

@@ -25,8 +25,9 @@ from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
 from narkit.kernels.fused import launch
 from narkit.models import objective, predictions
-from narkit.models.network import DeviceBatch, Reasoner, unroll
+from narkit.models.network import DeviceBatch, Reasoner
 from narkit.models.processors import PROCESSORS
+from narkit.models.unrolling import unroll
 from narkit.training import hint_scores
 from narkit.training.config import TrainConfig
 

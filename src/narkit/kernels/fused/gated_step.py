@@ -49,30 +49,30 @@ def gated_step_and_terms(
 
 
 def _primal(terms, scalars, hidden, message_weights, update_weights, slope):
-    (message,) = messages.forward(terms, scalars, message_weights, slope, save=False)
+    message = messages.forward(terms, scalars, message_weights, slope)
     return update.forward(message, terms, hidden, update_weights), terms
 
 
 def _forward(terms, scalars, hidden, message_weights, update_weights, slope):
     # A time loop keeps what is named so for its way back, in place of running the kernels once more.
-    saved = messages.forward(terms, scalars, message_weights, slope, save=True)
-    message, best, record = (checkpoint_name(value, SAVED) for value in saved)
-    result = checkpoint_name(update.forward(message, terms, hidden, update_weights), SAVED)
-    return (result, terms), (terms, scalars, hidden, message_weights, update_weights, message, best, record)
+    saved = messages.forward_saving(terms, scalars, message_weights, slope)
+    saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
+    result = checkpoint_name(update.forward(saved.message, terms, hidden, update_weights), SAVED)
+    return (result, terms), (terms, scalars, hidden, message_weights, update_weights, saved)
 
 
-def _backward(slope, saved, cotangents):
-    terms, scalars, hidden, message_weights, update_weights, message, best, record = saved
+def _backward(slope, residuals, cotangents):
+    terms, scalars, hidden, message_weights, update_weights, saved = residuals
     d_result, d_read_by_others = cotangents
-    d_message, d_last, d_hidden, d_gate, d_vectors = update.backward(message, terms, hidden, update_weights, d_result)
-    d_first, d_scalars, d_message_weights = messages.backward(
-        terms, scalars, message_weights, best, record, d_message, slope
+    d_message, d_last, d_hidden, d_gate, d_vectors = update.backward(
+        saved.message, terms, hidden, update_weights, d_result
     )
+    d_first, d_scalars, d_message_weights = messages.backward(terms, scalars, message_weights, saved, d_message, slope)
     size = hidden.shape[-1]
     own = (len(d_first) + 2) * size
     d_terms = jnp.concatenate([*d_first, d_last, d_read_by_others[..., own:]], axis=-1)
     d_terms = checkpoint_name(d_terms, STACKED)
-    d_on_message = jnp.einsum("bnh,bng->hg", message, d_terms[..., own - 2 * size : own])
+    d_on_message = jnp.einsum("bnh,bng->hg", saved.message, d_terms[..., own - 2 * size : own])
     no_gradient: Any = (None, None)
     d_update_weights = UpdateWeights(
         jnp.moveaxis(d_on_message.reshape(size, 2, size), 1, 0), d_gate, d_vectors, no_gradient, no_gradient

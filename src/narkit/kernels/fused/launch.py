@@ -144,8 +144,8 @@ class Kernel:
 class Rows:
     """Which operands and outputs of a kernel are stacks over time, of which it reads and writes one row.
 
-    After its other operands such a kernel takes the row's number, with `ends` the last step of each sample, and then the
-    stacks that it writes.
+    After its other operands such a kernel takes the row's number, with `ends` the last step of each sample, and then
+    the stacks that it writes.
     """
 
     read: tuple[int, ...]

@@ -61,24 +61,20 @@ __device__ __forceinline__ void start_with(typename T::Sums& sums, const float* 
   });
 }
 
-// Rectifies `sums` into a tile. Gives the bits of those above zero, as far as there is room for them.
 template <typename T>
-__device__ __forceinline__ u32 store_rectified(typename T::Sums& sums, bf16* tile) {
-  u32 positive = 0;
-  T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
-    if (2 * pair < 32) positive |= above_zero(v) << (2 * pair);
+__device__ __forceinline__ void store_rectified(typename T::Sums& sums, bf16* tile) {
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
     store_pair(tile, row, column, fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
   });
-  return positive;
 }
 
 // Takes the scalars of a tile of edges through all products but the last. The inputs of the products, rectified, stand
-// in turn in the two tiles: `written(m)` is called while the input of product m is complete, `positive(m, bits)` before
-// that with those of this lane's elements that are above zero. The last is in tile PRODUCTS - 1 modulo 2 at the end.
-template <typename T, typename Written, typename Positive>
+// in turn in the two tiles: `written(m)` is called while the input of product m is complete. The last is in tile
+// PRODUCTS - 1 modulo 2 at the end.
+template <typename T, typename Written>
 __device__ __forceinline__ void through_products(
     const float* terms, const float* mixed, const float* value, const float* value_offset, const u32* weights,
-    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], Written written, Positive positive) {
+    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], Written written) {
   typename T::Sums sums;
   start_with<T>(sums, value_offset);
   if (!ATTENTION) add_nodes<T>(sums, terms, first_i, first_j);
@@ -92,7 +88,7 @@ __device__ __forceinline__ void through_products(
     });
 #pragma unroll
   for (int m = 0; m < PRODUCTS - 1; ++m) {
-    positive(m, store_rectified<T>(sums, tiles[m % 2]));
+    store_rectified<T>(sums, tiles[m % 2]);
     typename T::Weights of_product(weights + m * FRAGMENTS);
     if (m == PRODUCTS - 2) {
       start_with<T>(sums, biases);
@@ -104,7 +100,7 @@ __device__ __forceinline__ void through_products(
     T::multiply(sums, tiles[m % 2], of_product);
     written(m);
   }
-  positive(PRODUCTS - 1, store_rectified<T>(sums, tiles[(PRODUCTS - 1) % 2]));
+  store_rectified<T>(sums, tiles[(PRODUCTS - 1) % 2]);
 }
 
 // How the rows of a tile, j after j, lie in the registers of a warp and its lanes. A lane holds two rows of every row
@@ -134,6 +130,14 @@ struct Receivers {
   }
 };
 
+#if ATTENTION
+#define OPERANDS(name) name##_0, name##_1, name##_2
+#define OPERAND_PARAMETERS(type, name) type name##_0, type name##_1, type name##_2
+#else
+#define OPERANDS(name) name##_0, name##_1
+#define OPERAND_PARAMETERS(type, name) type name##_0, type name##_1
+#endif
+
 // Shared memory of the forward kernel: two tiles, the mixed scalars.
 
 struct Candidate {
@@ -150,11 +154,12 @@ __device__ __forceinline__ Candidate higher(Candidate a, Candidate b) {
   return a.value > b.value || (a.value == b.value && a.from < b.from) ? a : b;
 }
 
-template <bool SAVE>
+// To `keep(m, tile, first_i)` go the inputs of products.
+template <bool SAVE, typename Keep>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
-    float* record) {
+    float* record, Keep keep) {
   typedef Tiling<ROWS, WARPS, N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
@@ -196,13 +201,14 @@ __device__ __forceinline__ void forward(
     own_scalars(scalars, first_i, first_j, mixed);
 #endif
     __syncthreads();
-    through_products<T>(terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles, [](int) {},
-                        [](int, u32) {});
+    through_products<T>(terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
+                        [&](int m) { keep(m, tiles[m % 2], first_i); });
     typename T::Sums sums;
     typename T::Weights of_product(weights + (PRODUCTS - 1) * FRAGMENTS);
     start_with<T>(sums, biases + H);
     __syncthreads();
     T::multiply(sums, tiles[(PRODUCTS - 1) % 2], of_product);
+    keep(PRODUCTS - 1, tiles[(PRODUCTS - 1) % 2], first_i);
 #pragma unroll
     for (int group = 0; group < R::GROUPS; ++group)
 #pragma unroll
@@ -235,7 +241,8 @@ __device__ __forceinline__ void forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, float* message) {
-  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0);
+  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0,
+                 [](int, const bf16*, int) {});
 }
 #endif
 
@@ -243,14 +250,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
-    float* record) {
+    float* record, OPERAND_PARAMETERS(bf16*, operand)) {
+  bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   const Sample at(RECEIVER_BLOCKS);
+  const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
+  const long long first_tile = (at.at(TIMED_operands, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS;
   if (HAS_ENDED(at.index)) {
-    const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
-    write_zeros(message + (at.at(TIMED_message, NOW) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
+    write_zeros(message + (at.at(TIMED_message, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
+#pragma unroll
+    for (int m = 0; m < PRODUCTS; ++m)
+      write_zeros((uint4*)(operands[m] + first_tile * (ROWS * H)), SENDER_BLOCKS * ROWS * H / 8, THREADS);
     return;
   }
-  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, NOW, message, best, record);
+  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, now, message, best, record,
+                [&](int m, const bf16* tile, int first_i) {
+                  const long long number = first_tile + first_i / SENDERS;
+                  Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
+                });
 }
 #endif
 
@@ -324,23 +340,15 @@ __device__ __forceinline__ void write_sum_of_shares(float* out, const float* sha
     out[k] = Backward::M_WARPS > 1 ? shares[k] + shares[vectors * H + k] : shares[k];
 }
 
-// Writes the operands of the weights' gradients, the gradients of what nodes receive and send, of the mixed scalars
-// (and `expected`, their inner product with the scalars), and per tile the small gradients V, v, b1, b2.
+// Writes the cotangents of what the products gave, for the weights' gradients; the gradients of what nodes receive and
+// send, of the mixed scalars (and `expected`, their inner product with the scalars), and per tile the small gradients V,
+// v, b1, b2. The inputs of the products have been kept by the forward kernel.
 extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 3 : 2) messages_backward(
-    const float* terms, const float* scalars, const float* value, const float* value_offset, const u32* weights,
-    const u32* transposed, const float* biases, const int* best, const float* record, const float* d_message,
-    TIME_PARAMETERS
-#if ATTENTION
-    bf16* operand_0, bf16* operand_1, bf16* operand_2, bf16* cotangent_0, bf16* cotangent_1, bf16* cotangent_2,
-#else
-    bf16* operand_0, bf16* operand_1, bf16* cotangent_0, bf16* cotangent_1,
-#endif
-    float* d_receive, float* d_send, float* d_mixed, float* small) {
-#if ATTENTION
-  bf16 *operands[3] = {operand_0, operand_1, operand_2}, *cotangents[3] = {cotangent_0, cotangent_1, cotangent_2};
-#else
-  bf16 *operands[2] = {operand_0, operand_1}, *cotangents[2] = {cotangent_0, cotangent_1};
-#endif
+    const float* scalars, const float* value, const u32* transposed, const int* best, const float* record,
+    const float* d_message, OPERAND_PARAMETERS(const bf16*, operand), TIME_PARAMETERS
+    OPERAND_PARAMETERS(bf16*, cotangent), float* d_receive, float* d_send, float* d_mixed, float* small) {
+  const bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
+  bf16* const cotangents[PRODUCTS] = {OPERANDS(cotangent)};
   float* chosen_d = (float*)((bf16*)memory + SHARED_TILE) + LARGER(SHARED_TILE / 2, OF_WARPS);
   int* chosen = (int*)(chosen_d + RECEIVERS * H);
   float *of_bias = chosen_d, *to_senders = of_bias + Backward::M_WARPS * H;
@@ -352,7 +360,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   const Sample at(num_tiles);
   const int tile = blockIdx.x % num_tiles, now = NOW;
   const int first_j = tile / SENDER_BLOCKS * RECEIVERS, first_i = tile % SENDER_BLOCKS * SENDERS;
-  const long long number = at.at(TIMED_operands, now) * num_tiles + tile;  // of the tile
+  const long long number = at.at(TIMED_cotangents, now) * num_tiles + tile;  // of the tile
   small += (at.at(TIMED_small, now) * num_tiles + tile) * SMALL * H;
   d_receive += (at.index * SENDER_BLOCKS + tile % SENDER_BLOCKS) * N * H;
   d_send += ((at.index * RECEIVER_BLOCKS + tile / SENDER_BLOCKS) * N + first_i) * H;
@@ -361,10 +369,8 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   if (HAS_ENDED(at.index)) {
     constexpr int threads = Backward::NUM_THREADS;
 #pragma unroll
-    for (int m = 0; m < PRODUCTS; ++m) {
-      write_zeros((uint4*)(operands[m] + number * (ROWS * H)), ROWS * H / 8, threads);
+    for (int m = 0; m < PRODUCTS; ++m)
       write_zeros((uint4*)(cotangents[m] + number * (ROWS * H)), ROWS * H / 8, threads);
-    }
     write_zeros(d_receive + first_j * H, num_receivers * H, threads);
     write_zeros(d_send, num_senders * H, threads);
     write_zeros(small, SMALL * H, threads);
@@ -386,27 +392,24 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     const int row = k / P, i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
     mixed[k] = ATTENTION ? record[(i * N + j) * RECORD + N + 1 + k % P] : edge(scalars, i, j)[k % P];
   }
-  terms += at.at(TIMED_terms, now) * N * TERMS;
   value += at.seed * P * H;
-  value_offset += at.seed * H;
-  weights += at.seed * PRODUCTS * FRAGMENTS;
-  biases += at.seed * 2 * H;
-  __syncthreads();
-  const auto keep = [&](bf16* out, const bf16* tile) {
-    Backward::copy_out(out + number * (ROWS * H), tile);
-  };
-  u32 positive[PRODUCTS];  // bits: where the inputs of products are above zero
-  through_products<Backward>(
-      terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
-      [&](int m) { keep(operands[m], tiles[m % 2]); },
-      [&](int m, u32 bits) { hold(positive[m] = bits); });
-  __syncthreads();
-  keep(operands[PRODUCTS - 1], tiles[(PRODUCTS - 1) % 2]);
-
   transposed += at.seed * PRODUCTS * FRAGMENTS;
+  // As bits: where the inputs of products are above zero. They are rectified, so that is where they are not zero.
+  u32 positive[PRODUCTS];
+  Backward::Sums sums;
+#pragma unroll
+  for (int m = 0; m < PRODUCTS; ++m) {
+    const bf16* operand = operands[m] + (at.at(TIMED_operands, now) * num_tiles + tile) * (ROWS * H);
+    positive[m] = 0;
+    Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
+      const u32 two = *(const u32*)(operand + row * H + column);
+      positive[m] |= ((two & 0xffffu ? 1 : 0) | (two >> 16 ? 2 : 0)) << (2 * pair);
+    });
+    hold(positive[m]);
+  }
+  __syncthreads();
 
   // The cotangent of a message goes to the sender that it came from.
-  Backward::Sums sums;
   Backward::for_pairs(sums, [&](int row, int column, float*, int) {
     const int from = row / SENDERS * H + column, i = row % SENDERS;
     store_pair(tiles[PRODUCTS % 2], row, column, chosen[from] == i ? chosen_d[from] : 0.0f,
@@ -434,7 +437,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     if (ATTENTION && m == 0) write_to_senders();
     Backward::clear(sums);
     Backward::multiply(sums, cotangent, of_product);
-    keep(cotangents[m], cotangent);
+    Backward::copy_out(cotangents[m] + number * (ROWS * H), cotangent);
     Backward::for_pairs(sums, [&](int row, int column, float* v, int pair) {
       v[0] = positive[m] >> (2 * pair) & 1 ? v[0] : 0.0f;
       v[1] = positive[m] >> (2 * pair) & 2 ? v[1] : 0.0f;

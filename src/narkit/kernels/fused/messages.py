@@ -10,12 +10,12 @@ For every receiver j, over all senders i and third nodes k:
 Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j + send_i)`.
 
 The forward kernel holds a tile of edges (i, j), walks over k with a running softmax, and hands the tile through the
-products; nothing of the size of n^2 hidden is written. With LeakyReLU(t) = (1 + slope) / 2 t + (1 - slope) / 2 |t| the
-linear part of the logits is a sum over pairs, and what does not depend on k cancels in the softmax.
+products. With LeakyReLU(t) = (1 + slope) / 2 t + (1 - slope) / 2 |t| the linear part of the logits is a sum over
+pairs, and what does not depend on k cancels in the softmax. In training it keeps the inputs of the products, which the
+gradients of their weights need: these are multiplied after the time loop, for all steps at once.
 
-Backward, the first kernel recomputes the tile and pulls the cotangent of the message through the products. It writes
-the operands of the weights' gradients, which are multiplied after the time loop for all steps at once. The second one
-sums the gradient of t_ijk over k, over j and over i.
+Backward, the first kernel pulls the cotangent of the message through the products, and keeps what the weights'
+gradients need of it. The second one sums the gradient of t_ijk over k, over j and over i.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from narkit.kernels.deferred_gradients import STACKED
-from narkit.kernels.fused.launch import Kernel
+from narkit.kernels.fused.launch import Kernel, Output
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
@@ -86,6 +86,14 @@ class _Tiling(NamedTuple):
     def rows(self) -> int:
         return self.senders * self.receivers
 
+    @property
+    def tiles(self) -> int:
+        return self.receiver_blocks * self.sender_blocks
+
+    def operand(self, samples: int) -> Output:
+        """The shape and type of a product's input or cotangent, tile by tile."""
+        return (samples, self.tiles, self.rows, H), jnp.bfloat16
+
 
 def _direction_words(num_scalars: int) -> int:
     """The directions of pairs as operands of the matrix units, eight scalars a step."""
@@ -103,22 +111,29 @@ def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=(), t
     return Kernel("messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows, threads=threads)
 
 
-class _Gradients(NamedTuple):
-    """What the backward kernel of the products writes; there is one `tile` per block of senders and receivers."""
+class Saved(NamedTuple):
+    """What the forward kernel gives in training; there is one `tile` per block of senders and receivers."""
 
-    operands: list[Array]  # per product (sample, tile, row, hidden)
-    cotangents: list[Array]
+    message: Float[Array, "sample node hidden"]
+    best: Int[Array, "sample node hidden"]  # the sender that it came from
+    record: Float[Array, "sample node node numbers"]  # of the attention: logits, their normaliser, mixed scalars
+    operands: tuple[Array, ...]  # the inputs of the products (sample, tile, row, hidden)
+
+
+class _Gradients(NamedTuple):
+    """What the backward kernel of the products writes."""
+
+    cotangents: list[Array]  # per product (sample, tile, row, hidden)
     receive: Array  # (sample, sender block, node, hidden)
     send: Array  # (sample, receiver block, node, hidden)
     mixed: Array  # (sample, node, node, scalar + 1)
     small: Array  # (sample, tile, scalar + 3, hidden): V, v, b1, b2
 
 
-def _products_backward(terms, scalars, weights, best, record, d_message, slope) -> _Gradients:
+def _products_backward(terms, scalars, weights, saved: Saved, d_message, slope) -> _Gradients:
     samples, n = terms.shape[:2]
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = _Tiling.of(n)
-    tiles = tiling.receiver_blocks * tiling.sender_blocks
     # As in messages.cu. Eight warps share a tile; if it has more than 16 rows, they stand in two rows of four.
     tile = tiling.rows * TILE_STRIDE * 2
     m_warps = 2 if tiling.rows > 16 else 1
@@ -126,28 +141,24 @@ def _products_backward(terms, scalars, weights, best, record, d_message, slope) 
     shares = m_warps * (1 + tiling.senders) * H
     shared = tile + max(tile, 4 * of_warps) + 4 * max(2 * tiling.receivers * H, shares)
     shared += tiling.rows * num_scalars * 4
-    factors = 2 * num_products
+    rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"))
+    rows_read += tuple((6 + i, "TIMED_operands") for i in range(num_products))
+    rows_written = (*((i, "TIMED_cotangents") for i in range(num_products)), (num_products + 3, "TIMED_small"))
     kernel = _kernel(
-        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiles, 1), shared, threads=256,
-        rows=(
-            (*ROWS_READ, (7, "TIMED_best"), (8, "TIMED_record")),
-            (*((i, "TIMED_operands") for i in range(factors)), (factors + 3, "TIMED_small")),
-        ),
+        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiling.tiles, 1), shared,
+        rows=(rows_read, rows_written), threads=256,
     )  # fmt: skip
     layout = {
         "receive": ((samples, tiling.sender_blocks, n, H), jnp.float32),
         "send": ((samples, tiling.receiver_blocks, n, H), jnp.float32),
         "mixed": ((samples, n, n, num_scalars + 1), jnp.float32),
-        "small": ((samples, tiles, num_scalars + 3, H), jnp.float32),
+        "small": ((samples, tiling.tiles, num_scalars + 3, H), jnp.float32),
     }
-    operands = (weights.value, weights.value_offset, weights.fragments, weights.transposed, weights.biases)
-    factor = ((samples, tiles, tiling.rows, H), jnp.bfloat16)
     written = kernel(
-        terms, scalars, *operands, best, record, d_message, outputs=[*[factor] * factors, *layout.values()]
-    )
-    return _Gradients(
-        written[:num_products], written[num_products:factors], **dict(zip(layout, written[factors:], strict=True))
-    )
+        scalars, weights.value, weights.transposed, saved.best, saved.record, d_message, *saved.operands,
+        outputs=[*[tiling.operand(samples)] * num_products, *layout.values()],
+    )  # fmt: skip
+    return _Gradients(written[:num_products], **dict(zip(layout, written[num_products:], strict=True)))
 
 
 def _attention_backward_bytes(num_nodes: int, num_scalars: int) -> int:
@@ -200,54 +211,62 @@ def forward(
     scalars: Float[Array, "sample node node scalar"],
     weights: MessageWeights,
     slope: float,
-    save: bool,
-) -> tuple[Array, ...]:
-    """The message of every node; with `save` also which sender it came from, and the record of the attention.
+) -> Float[Array, "sample node hidden"]:
+    """The message of every node.
 
     `terms` has, side by side, what every node adds: with attention x_i, x_j and x_k; then receive and send; then two
     for the update, which are not read here.
     """
+    shape = (*terms.shape[:2], H)
+    return _run_forward("messages_forward", terms, scalars, weights, slope, (), [(shape, jnp.float32)])[0]
+
+
+def forward_saving(terms: Array, scalars: Array, weights: MessageWeights, slope: float) -> Saved:
+    """The same, with what the way back needs."""
     samples, n = terms.shape[:2]
-    num_scalars = scalars.shape[-1]
+    num_products = len(weights.products)
+    record = (n + 1 + scalars.shape[-1]) if weights.attention is not None else 1
+    outputs = [((samples, n, H), jnp.float32), ((samples, n, H), jnp.int32), ((samples, n, n, record), jnp.float32)]
+    outputs += [_Tiling.of(n).operand(samples)] * num_products
+    written = ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))
+    written += tuple((3 + i, "TIMED_operands") for i in range(num_products))
+    rows = (ROWS_READ, written)
+    message, best, record, *operands = _run_forward(
+        "messages_forward_saving", terms, scalars, weights, slope, rows, outputs
+    )
+    return Saved(message, best, record, tuple(operands))
+
+
+def _run_forward(name: str, terms, scalars, weights, slope, rows, outputs) -> list[Array]:
+    n, num_scalars = terms.shape[1], scalars.shape[-1]
     tiling = _Tiling.of(n)
     shared = 2 * tiling.rows * TILE_STRIDE * 2
     if weights.attention is not None:  # what the attention needs is there first
         shared = max(shared, 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n))
     shared += tiling.rows * num_scalars * 4
     attends = weights.attention is not None
-    name = "messages_forward_saving" if save else "messages_forward"
-    rows = (ROWS_READ, ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))) if save else ()
     kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared, rows)
-    shapes: list[Any] = [((samples, n, H), jnp.float32)]
-    if save:
-        record = (n + 1 + num_scalars) if attends else 1
-        shapes += [((samples, n, H), jnp.int32), ((samples, n, n, record), jnp.float32)]
     # Without attention its operands are not read; any will do.
     attention = weights.attention or Attention(weights.value, weights.value_offset)
     operands = (*attention, weights.value, weights.value_offset, weights.fragments, weights.biases)
-    return tuple(kernel(terms, scalars, *operands, outputs=shapes))
+    return kernel(terms, scalars, *operands, outputs=outputs)
 
 
 def backward(
-    terms: Array, scalars: Array, weights: MessageWeights, best: Array, record: Array, d_message: Array, slope: float
+    terms: Array, scalars: Array, weights: MessageWeights, saved: Saved, d_message: Array, slope: float
 ) -> tuple[list[Array], Array, MessageWeights]:
     """Gradients of the terms that are read, one by one, of the scalars and of the weights."""
-    out = _products_backward(terms, scalars, weights, best, record, d_message, slope)
+    out = _products_backward(terms, scalars, weights, saved, d_message, slope)
     d_products = tuple(
-        jnp.einsum(
-            "btrh,btrg->hg",
-            checkpoint_name(operand, STACKED),
-            checkpoint_name(cotangent, STACKED),
-            preferred_element_type=jnp.float32,
-        )
-        for operand, cotangent in zip(out.operands, out.cotangents, strict=True)
+        jnp.einsum("btrh,btrg->hg", operand, checkpoint_name(cotangent, STACKED), preferred_element_type=jnp.float32)
+        for operand, cotangent in zip(saved.operands, out.cotangents, strict=True)
     )
     small = checkpoint_name(out.small, STACKED).sum((0, 1))
     d_terms = [out.receive.sum(1), out.send.sum(1)]
     if weights.attention is None:
         d_attention, d_scalars = None, out.mixed[..., :-1]
     else:
-        d_nodes, d_scalars, d_attention = _attention_backward(terms, scalars, weights, record, out.mixed, slope)
+        d_nodes, d_scalars, d_attention = _attention_backward(terms, scalars, weights, saved.record, out.mixed, slope)
         d_terms = [*d_nodes, *d_terms]
     no_gradient: Any = None
     d_weights = MessageWeights(d_attention, small[:-3], small[-3], d_products, small[-2:], no_gradient, no_gradient)
