@@ -52,9 +52,10 @@ PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu")  # the files o
 NETWORKS = [
     ("bfs", "team", "encoded"),
     ("bfs", "triplet_gmpnn", "encoded"),
-    ("segments_intersect", "team", "none"),  # its edges have no scalars
+    pytest.param("segments_intersect", "team", "none", marks=pytest.mark.slow),  # its edges have no scalars
     pytest.param("floyd_warshall", "team", "encoded", marks=pytest.mark.slow),  # its edges point
-    ("graham_scan", "team", "encoded"),  # hints of nodes and the graph, of all kinds but one
+    # Hints of nodes and the graph, of all kinds but one.
+    pytest.param("graham_scan", "team", "encoded", marks=pytest.mark.slow),
     # Two pointers read the same latents; nodes have classes.
     pytest.param("articulation_points", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
     pytest.param("mst_kruskal", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),  # edges with latents and hints

@@ -43,6 +43,8 @@ SAVED = "saved"
 
 STACKED = "stacked"
 
+_OF_FACTORS = LINEAR | {"pad"}  # maps that make a factor of a value; to fill up with constants need not be linear here
+
 
 @jax.custom_vjp
 def stack_cotangent(values: Array) -> Array:
@@ -51,8 +53,6 @@ def stack_cotangent(values: Array) -> Array:
 
 
 stack_cotangent.defvjp(lambda values: (values, None), lambda _, d: (checkpoint_name(d, STACKED),))
-
-_OF_FACTORS = LINEAR | {"pad"}  # maps that make a factor of a value; to fill up with constants need not be linear here
 
 
 class ReversibleStep:

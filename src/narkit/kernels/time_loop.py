@@ -47,7 +47,7 @@ def time_loop(
     Beyond a sample's own step in `last` its ys mean nothing, and no gradient may come back from them or from the last
     carry: under differentiation fused kernels leave such samples out.
     """
-    return _differentiable_loop(step, params, data, carry, num_steps, capacity, last)
+    return _differentiable_loop(step, params, data, carry, num_steps, capacity, last.astype(jnp.int32))
 
 
 def _loop(step, params, data, carry, num_steps, capacity, last):
@@ -81,11 +81,10 @@ def _forward(step, params, data, carry, num_steps, capacity, last):
     def body(t, state):
         carry, ys, kept = state
         t = t.astype(jnp.int32)  # as traced
-        return reversible.forth(params, data, t, last_steps, carry, ys, kept)
+        return reversible.forth(params, data, t, last, carry, ys, kept)
 
     # Never more than there are rows: kernels that write rows do not look where a stack ends.
     num_steps = jnp.minimum(num_steps, capacity).astype(jnp.int32)
-    last_steps = last.astype(jnp.int32)
     of_ys = reversible.ys
     blank = blank_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
     start = (carry, blank[: len(of_ys)], blank[len(of_ys) :])
@@ -106,13 +105,12 @@ def _backward(step, capacity, residuals, cotangents):
     params, data, kept, blank, num_steps, last = residuals
     d_carry, d_ys, d_zs = cotangents
     reversible = _reversible(step, params, data, blank)
-    last_steps = last.astype(jnp.int32)
 
     def body(state):
         t, d_carry, sums, stacks = state
         d_y = jax.tree.map(lambda stack: Row(stack, t), d_ys)
         d_z = jax.tree.map(lambda d: choose(last == t, d, 0.0), d_zs)
-        d_carry, summands, stacks = reversible.back(params, data, t, last_steps, kept, d_carry, d_y, d_z, stacks)
+        d_carry, summands, stacks = reversible.back(params, data, t, last, kept, d_carry, d_y, d_z, stacks)
         sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
         return t - 1, d_carry, sums, stacks
 
@@ -124,7 +122,7 @@ def _backward(step, capacity, residuals, cotangents):
     )
     # One number counts down. A loop that counts up would compute the step from it, in a kernel of its own.
     _, d_carry, sums, stacks = lax.while_loop(lambda state: state[0] >= 0, body, start)
-    return reversible.finish(sums, stacks, kept, num_steps, last_steps), None, d_carry, None, None
+    return reversible.finish(sums, stacks, kept, num_steps, last), None, d_carry, None, None
 
 
 def _reversible(step, params, data, carry) -> ReversibleStep:

@@ -191,6 +191,7 @@ def run_on_rows(
     )
     copied = [i for i in written if i in kernel.copied]
     shapes += tuple(outputs[i] for i in copied)
+    # A kernel that does not count samples as the loop does cannot know whose last step it is.
     ends = [] if last is None or dict(kernel.macros).get("SAMPLES") != len(last) else [last]
     results = primitive.bind(
         *values, t, *ends, *(stacks[i] for i in written),

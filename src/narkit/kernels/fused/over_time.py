@@ -101,10 +101,11 @@ def evaluate(
 ) -> tuple[list[Array], list[Array]]:
     """The products `x^T y`, and the sums over steps and rows, over the first `num_steps` steps of stacks.
 
-    Beyond a sample's `last` step its rows count for nothing: those of one factor, and of what is summed, are zero, the
-    others finite. Most of them are not read.
     Factors of a product are both float32 (and rounded to TF32) or both bfloat16. What is summed is float32, all columns
     of a stack, a multiple of four. All have the same number of steps.
+
+    Beyond a sample's `last` step its rows count for nothing: those of one factor, and of what is summed, are zero, the
+    others finite. Most of them are not read.
     """
     # The factor that has few columns, if one has, comes first.
     flipped = [y.width <= MOST_NARROW and y.width < x.width for x, y in products]

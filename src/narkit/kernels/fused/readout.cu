@@ -91,13 +91,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
   weights += seed * READ * GRAPH;
   graph_logits += ((long long)row_of(seed, TIMED_graph, NOW) * SAMPLES + sample) * GRAPH;
   read += ((long long)row_of(seed, TIMED_read, NOW) * SAMPLES + sample) * READ;
-  if (HAS_ENDED(index)) {
-    write_zeros(graph_logits, GRAPH, THREADS);
-    write_zeros(read, READ, THREADS);
-  }
 #endif
   if (HAS_ENDED(index)) {
     write_zeros(next, N * SCALARS, THREADS);
+#if GRAPH
+    write_zeros(graph_logits, GRAPH, THREADS);
+    write_zeros(read, READ, THREADS);
+#endif
     return;
   }
 #if GRAPH
@@ -191,26 +191,29 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
   d_next += index * N * SCALARS;
   d_logits += index * N * SMALL_WIDTH;
   d_scalars += index * N * SCALARS;
-  for (int k = threadIdx.x; k < N * SMALL_WIDTH; k += THREADS) d_logits[k] = 0.0f;
-  for (int k = threadIdx.x; k < N * SCALARS; k += THREADS) d_scalars[k] = 0.0f;
+  write_zeros(d_logits, N * SMALL_WIDTH, THREADS);
+  write_zeros(d_scalars, N * SCALARS, THREADS);
 #if GRAPH
   d_hidden += index * N * H;
   d_next_hidden += index * N * H;
   d_features += ((long long)row_of(seed, TIMED_features, NOW) * SAMPLES + sample) * N * H;
   d_graph += ((long long)row_of(seed, TIMED_d_graph, NOW) * SAMPLES + sample) * GRAPH;
+#endif
   if (HAS_ENDED(index)) {
+#if GRAPH
     write_zeros(d_hidden, N * H, THREADS);
     write_zeros(d_next_hidden, N * H, THREADS);
     write_zeros(d_features, N * H, THREADS);
     write_zeros(d_graph, GRAPH, THREADS);
+#endif
     return;
   }
+#if GRAPH
   graph_logits += ((long long)row_of(seed, TIMED_graph, NOW) * SAMPLES + sample) * GRAPH;
   d_graph_logits += index * GRAPH;
   float* of_graph = (float*)memory;
   for (int g = threadIdx.x; g < GRAPH; g += THREADS) of_graph[g] = d_graph_logits[g];
 #else
-  if (HAS_ENDED(index)) return;
   const float* graph_logits = nullptr;
   float* of_graph = nullptr;
 #endif
