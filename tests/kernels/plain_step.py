@@ -110,49 +110,58 @@ def _half(x: Array) -> Array:
     return x.astype(jnp.float16).astype(jnp.float32)
 
 
-def _grouped(nodes: Any, s: Array, directions: Array, pairs: str) -> list[Array]:
-    """What a triplet's vector is a sum of, in half precision: its pairs (in this order), each with its share of nodes.
+def _eleven_bits(x: Array) -> Array:
+    """Half precision after a scaling that leaves no number too large or too small."""
+    return jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=10)
 
-    The first pair has both of its nodes, the second one the node that is left.
-    """
-    at = {"i": (slice(None), slice(None), None, None), "j": (slice(None), None, slice(None), None)}
-    at["k"] = (slice(None), None, None)
-    places = {"ij": (Ellipsis, None, slice(None)), "ik": (slice(None), slice(None), None), "jk": (slice(None), None)}
-    x = dict(zip("ijk", nodes, strict=True))
-    products = {pair: s @ e for pair, e in zip(("ij", "ik", "jk"), _half(directions), strict=True)}
-    first, second, third = pairs.split()
-    (left,) = set("ijk") - set(first)
-    shares = {first: x[first[0]][at[first[0]]] + x[first[1]][at[first[1]]], second: x[left][at[left]], third: 0.0}
-    return [_half(products[pair][places[pair]] + shares[pair]) for pair in (first, second, third)]
+
+def _vectors_of_pairs(nodes: Any, s: Array, directions: Array) -> tuple[Array, Array, Array]:
+    """What a triplet's vector is a sum of, in half precision: its pairs ij (with both nodes), ik (with k) and jk."""
+    ij, ik, jk = (s @ e for e in _half(directions))
+    of_i, of_j, of_k = nodes[0][:, :, None], nodes[1][:, None], nodes[2][:, None]
+    return _half(ij + of_i + of_j)[:, :, :, None], _half(ik + of_k)[:, :, None], _half(jk)[:, None]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention_logits(slope: float, nodes: Any, s: Array, attention: Attention) -> Array:
     """The logits of the attention, with sums in half precision."""
-    ij, ik, jk = _grouped(nodes, s, attention.triplet, "ij ik jk")
+    ij, ik, jk = _vectors_of_pairs(nodes, s, attention.triplet)
     t = _half(_half(ik + ij) + jk)
     pair_ik, pair_jk = s @ attention.triplet[1], s @ attention.triplet[2]
     linear = (nodes[2][:, None] + pair_ik)[:, :, None] + pair_jk[:, None]  # the rest of t cancels in the softmax
     return ((1 - slope) * jax.nn.relu(t) + slope * linear) @ attention.weights
 
 
+def _sum_in_groups(gradients: Array, linear: Array, axis: int, size: int) -> Array:
+    """Sums over groups of `size` nodes, one after the other in half precision; each starts with its linear part."""
+    total = jnp.zeros_like(jnp.take(gradients, 0, axis))
+    for first in range(0, gradients.shape[axis], size):
+        group = range(first, min(first + size, gradients.shape[axis]))
+        of_group = _eleven_bits(sum(jnp.take(linear, node, axis) for node in group) + jnp.zeros_like(total))
+        for node in group:
+            of_group = _eleven_bits(of_group + jnp.take(gradients, node, axis))
+        total += of_group
+    return total
+
+
 def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
-    """As the kernels do it: for each pair of nodes, a sum over the third, which sees for itself where t > 0."""
+    """As the kernel does it: sums over one node of a triplet of the gradient where t > 0, and of the linear part."""
     nodes, s, attention = saved
-
-    def slopes(pairs: str) -> Array:
-        first, second, third = _grouped(nodes, s, attention.triplet, pairs)
-        return jnp.where(_half(second + third) > -first, 1.0, slope) * d[..., None]
-
-    ij, ik, jk = slopes("ij ik jk").sum(3), slopes("ik jk ij").sum(2), slopes("jk ij ik").sum(1)
-    sums = jnp.stack([ij, ik, jk])
-    a = attention.weights
-    to_nodes = [ij.sum(2) * a, jk.sum(2) * a, ik.sum(1) * a]
-    to_scalars = jnp.einsum("xbmnh,xph->bmnp", sums * a, attention.triplet)
-    to_directions = jnp.einsum("xbmnh,bmnp->xph", sums, s)
+    ij, ik, jk = _vectors_of_pairs(nodes, s, attention.triplet)
+    gradients = jnp.where(_half(ik + jk) > -ij, _eleven_bits(d)[..., None], 0.0)
+    linear = (slope / (1 - slope) * d)[..., None]
+    over_k = gradients.sum(3)  # of which the linear part is zero
+    over_j = _sum_in_groups(gradients, linear, 2, 8 if s.shape[-1] > 8 else 16)
+    over_i = _sum_in_groups(gradients, linear, 1, 4)
+    a = (1 - slope) * attention.weights
+    to_nodes = [_eleven_bits(over_k).sum(2) * a, over_k.sum(1) * a, over_j.sum(1) * a]
+    sums = jnp.stack([_eleven_bits(over_k), over_j, over_i])
+    to_scalars = (1 - slope) * jnp.einsum("xbmnh,xph->bmnp", sums, _half(attention.triplet * attention.weights))
+    to_directions = (1 - slope) * jnp.einsum("xbmnh,bmnp->xph", sums, _half(s))
     to_weights = jnp.einsum("xph,xph->h", to_directions, attention.triplet)
-    to_weights += sum(jnp.einsum("bnh,bnh->h", x, to) for x, to in zip(nodes, to_nodes, strict=True)) / a
-    return to_nodes, to_scalars, Attention(to_directions * a, to_weights)
+    of_nodes = sum(jnp.einsum("bnh,bnh->h", x, to) for x, to in zip(nodes, to_nodes, strict=True))
+    to_weights += of_nodes / attention.weights
+    return to_nodes, to_scalars, Attention(to_directions * attention.weights, to_weights)
 
 
 _attention_logits.defvjp(lambda slope, *arguments: (_attention_logits(slope, *arguments), arguments), _pull_back_logits)

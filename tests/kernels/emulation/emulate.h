@@ -138,6 +138,15 @@ inline uint32_t add_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
   return pack_half(x.x + y.x, x.y + y.y);
 }
+inline uint32_t negative_half(uint32_t a) { return a ^ 0x80008000u; }
+inline uint32_t multiply_half(uint32_t a, uint32_t b) {
+  const float2 x = unpack_half(a), y = unpack_half(b);
+  return pack_half(x.x * y.x, x.y * y.y);
+}
+inline uint32_t multiply_add_half2(uint32_t a, uint32_t b, uint32_t c) {
+  const float2 x = unpack_half(a), y = unpack_half(b), z = unpack_half(c);
+  return pack_half(fmaf(x.x, y.x, z.x), fmaf(x.y, y.y, z.y));
+}
 inline uint32_t add_rectified_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
   return pack_half(fmaxf(x.x + y.x, 0.0f), fmaxf(x.y + y.y, 0.0f));
@@ -150,6 +159,18 @@ inline uint32_t greater_half(uint32_t a, uint32_t b) {
 }
 inline void multiply_add_half(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const float* c) {
   multiply_add(d, a, b0, b1, c, [](uint32_t word, int which) { return from_half(word >> 16 * which & 0xffffu); });
+}
+inline void multiply_add_half_8(float* d, const uint32_t* a, uint32_t b, const float* c) {
+  const uint32_t left[4] = {a[0], a[1], 0, 0};
+  multiply_add_half(d, left, b, 0, c);
+}
+inline uint32_t transposed(uint32_t row) {
+  const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+  uint32_t(*lanes)[6] = exchange();
+  lanes[threadIdx.x % 32][0] = row;
+  wait_for(kAtWarp);
+  const uint32_t first = lanes[8 * q + g / 2][0], second = lanes[8 * q + 4 + g / 2][0];  // in rows 2 q and 2 q + 1
+  return g % 2 ? first >> 16 | (second & 0xffff0000u) : (first & 0xffffu) | second << 16;
 }
 
 inline void hold(uint32_t&) {}

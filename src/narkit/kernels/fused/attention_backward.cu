@@ -1,13 +1,18 @@
-// Backward of the attention: the gradient of the triplets' vectors t_ijk, summed over each of their nodes.
+// Backward of the attention: from the gradients of logits to those of all that triplets' vectors t_ijk are made of.
 //
-// Compiled for N nodes with TERMS terms each, P scalars per edge and SAMPLES samples. blockIdx.z is the seed, blockIdx.y the pass:
-//   pass 0: a = i, b = j, c = k    pass 1: a = k, b = i, c = j    pass 2: a = j, b = k, c = i
-// and sums are over c. A block has four nodes a, its warps take turns with fours of nodes b.
+// Compiled for N nodes with TERMS terms each, P scalars per edge and SAMPLES samples. blockIdx.z is the seed. A sample
+// has PARTS blocks; each has four nodes a = i (if there are more than 4 PARTS, one four after the other), visits all
+// their triplets and sums what it finds for the other nodes and edges. The parts of such a sum are added up later.
 //
 // With d the gradient of a logit and w the weights of the attention, the gradient of t is w d where t > 0 and slope w d
-// elsewhere. Summed over c that is w (slope D + (1 - slope) sum of d [t > 0]): a product of the mask with d, which the
-// matrix units compute, sixteen features and sixteen c at a time. d is scaled to fit half precision, and what the
-// rounding leaves is a column of its own.
+// elsewhere. What is asked for are its sums over c = k, over b = j and over a, times scalars or directions:
+//   over c: a product of the mask [t > 0] with d, by the matrix units. The linear part, a sum of d, is zero there.
+//   over up to sixteen b and over the four a: in half precision, two numbers at a time. They start with the linear part
+//   divided by 1 - slope, which all sums are multiplied by in the end.
+// d is scaled by a power of two such that no sum exceeds half precision. The mask of sixteen features (rows) and
+// sixteen nodes c (columns; eight in a graph of no more) is made once per pair (a, b), and serves all three sums.
+//
+// Each warp has its own 32 features, so warps have nothing in common but what attention_cell.cuh holds.
 
 #define ATTENTION 1
 #if N > 1200  // beyond 1,289 nodes an int cannot count all records
@@ -17,422 +22,378 @@
 #endif
 #include "half.cuh"
 #include "triplets.cuh"
+#include "attention_cell.cuh"
 
-#define BLOCKS ((N + 3) / 4)
-#define CHUNKS ((N + 15) / 16)  // of sixteen nodes c
-#define SMALL (P + 1)
-#define SHARERS (BLOCKS == 1 ? 4 : BLOCKS == 2 ? 2 : 1)  // warps that share four nodes b, each with some of the features
-#define TILES (H / 16 / SHARERS)
-
-// Features go to the matrix units sixteen at a time in such an order that a lane has two neighbours of each tile:
-// 16 g + 2 tile and the next. In shared memory, vectors are kept in that order, too: tile by tile, all lanes g.
-// STAGES_NODES says whether the vectors of nodes are there.
-#define NODE_STRIDE 136
-__device__ __forceinline__ int place_of(int feature) { return feature % 16 / 2 * 16 + feature / 16 * 2 + feature % 2; }
-
-struct BackwardMemory {
-  uint4 directions[DIRECTION_WORDS / 2];  // as left operands: sixteen features, the same for the high and the low scalars
-  float per_warp[WARPS][4 + P][H];  // sums over pairs, still without w: those of each a; those with the scalars p
-  float logits[WARPS][4][4][16];    // gradients of logits, by a, b, c
-  float mixed[WARPS][4][4][P];      // what the scalars of pairs (a, b) get through the mixed ones (in pass 1)
-  float of_scalars[WARPS][P][16];   // what they get through t, from some of the features
-  float weighted[P][H];             // the directions of pairs (a, b) times w
-#if STAGES_NODES
-  float nodes[4 + 2 * N][NODE_STRIDE];  // of nodes a, b and c
+// In one piece, which the compiler does not see for itself.
+__device__ __forceinline__ void store(float* out, float4 value) {
+#ifdef EMULATED
+  *(float4*)out = value;
+#else
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+               :: "l"(out), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 #endif
-#if CHUNKS > 1
-  float sums[WARPS][H / 16][8][32];
-#endif
-};
+}
 
-struct Direction {
-  u32 words[4];
-  __device__ __forceinline__ Direction(const uint4* directions, int kind, int step, int tile) {
-    const uint4 both = directions[((kind * SCALAR_STEPS + step) * (H / 16) + tile) * 32 + threadIdx.x % 32];
-    words[0] = both.x, words[1] = both.y, words[2] = both.z, words[3] = both.w;
+// Writes this lane's four features of a gradient, weight times sums, or adds them to what is there. Returns through
+// `to_weight` what the gradient of w gets: as t is a sum over nodes and pairs, so is that; `from` is what these add.
+__device__ __forceinline__ void put(
+    float* out, const Four& sums, const Four& weight, const float* from, Four& to_weight, bool adds) {
+  const Four of(from);
+  float4 value = make_float4(
+      weight.v[0] * sums.v[0], weight.v[1] * sums.v[1], weight.v[2] * sums.v[2], weight.v[3] * sums.v[3]);
+  if (adds) value = value + *(const float4*)out;
+  store(out, value);
+#pragma unroll
+  for (int f = 0; f < 4; ++f) to_weight.v[f] = fmaf(of.v[f], sums.v[f], to_weight.v[f]);
+}
+
+// What a warp reads of a cell but for nodes b: before it waits for others.
+struct Operands {
+  Directions e1, e2, e3;
+  WeightedDirections weighted_e3;
+  Four of_a[4], of_c[HALVES][2];
+  __device__ __forceinline__ Operands(
+      const float* terms, const float* triplet, const float* attention, const Cell& cell)
+      : e1(triplet + first_feature()), e2(triplet + P * H + first_feature()), e3(triplet + 2 * P * H + first_feature()),
+        weighted_e3(triplet + 2 * P * H, attention) {
+    terms += first_feature();
+#pragma unroll
+    for (int a = 0; a < 4; ++a) of_a[a] = Four(terms + last(cell.a + a) * TERMS);
+#pragma unroll
+    for (int i = 0; i < 2 * HALVES; ++i)
+      of_c[i / 2][i % 2] = Four(terms + last(cell.c + i / 2 * 8 + 2 * Lane().q + i % 2) * TERMS + 2 * H);
   }
 };
 
-// Where the pass finds its nodes among i, j, k, and the kinds of its pairs.
-template <int PASS>
-struct Roles {
-  static constexpr int A = PASS == 0 ? 0 : PASS == 1 ? 2 : 1;  // 0: i, 1: j, 2: k
-  static constexpr int B = PASS == 0 ? 1 : PASS == 1 ? 0 : 2;
-  static constexpr int C = PASS == 0 ? 2 : PASS == 1 ? 1 : 0;
-  static constexpr int AB = PASS;  // 0: ij, 1: ik, 2: jk
-  static constexpr int AC = PASS == 0 ? 1 : PASS == 1 ? 2 : 0;
-  static constexpr int BC = PASS == 0 ? 2 : PASS == 1 ? 0 : 1;
-  __device__ static const float* ab(const float* s, int a, int b) { return PASS == 1 ? edge(s, b, a) : edge(s, a, b); }
-  __device__ static const float* ac(const float* s, int a, int c) { return PASS == 0 ? edge(s, a, c) : edge(s, c, a); }
-  __device__ static const float* bc(const float* s, int b, int c) { return PASS == 2 ? edge(s, c, b) : edge(s, b, c); }
-};
-
-// Computes the gradients of the logits of 4 x 4 pairs (a, b) with sixteen nodes c, by one warp.
-template <int PASS>
-__device__ __forceinline__ void stage_logits(
-    const float* scalars, const float* record, const float* d_mixed, int first_a, int first_b, int first_c,
-    BackwardMemory& shared) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  __syncwarp();  // all have read what was there
-  float mixed[P][4];  // in pass 1: by b, for a = lane % 4
+// What edges add to t: to sums of a tile's features and eight edges, their directions times their scalars.
+__device__ __forceinline__ void add_products(
+    float (&sums)[4], const u32 (&directions)[SCALAR_STEPS][2], const u32 (&words)[OPERAND_WORDS]) {
+#if PACKED
+  multiply_add_half_8(sums, directions[0], words[0], sums);
+#else
 #pragma unroll
-  for (int round = 0; round < 8; ++round) {
-    // Neighbours in a warp read neighbouring numbers: those with the next k (in pass 1 only four of them), then j.
-    const int a = PASS == 0 ? round / 2 : PASS == 1 ? lane % 4 : lane / 4 % 4;
-    const int b = PASS == 0 ? round % 2 * 2 + lane / 16 : PASS == 1 ? round / 2 : lane % 4;
-    const int c = PASS == 0 ? lane % 16 : PASS == 1 ? round % 2 * 8 + lane / 4 : round * 2 + lane / 16;
-    const int i = PASS == 0 ? first_a + a : PASS == 1 ? first_b + b : first_c + c;
-    const int j = PASS == 0 ? first_b + b : PASS == 1 ? first_c + c : first_a + a;
-    const int k = PASS == 0 ? first_c + c : PASS == 1 ? first_a + a : first_b + b;
-    const bool valid = i < N && j < N && k < N;
-    const float* saved = record + (last(i) * N + last(j)) * RECORD;
-    const float* d_mix = d_mixed + (last(i) * N + last(j)) * (P + 1);
-    const float* s = edge(scalars, last(i), last(k));
-    const float alpha = valid ? __expf(saved[last(k)] - saved[N]) : 0.0f;
-    float d = -d_mix[P];
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const float to_mixed = d_mix[p];
-      d = fmaf(to_mixed, s[p], d);
-      if (PASS == 1) mixed[p][round / 2] = fmaf(alpha, to_mixed, round % 2 ? mixed[p][round / 2] : 0.0f);
-    }
-    shared.logits[warp][a][b][c] = alpha * d;
+  for (int step = 0; step < SCALAR_STEPS; ++step) {
+    const u32 twice[4] = {directions[step][0], directions[step][1], directions[step][0], directions[step][1]};
+    const uint2 both = *(const uint2*)(words + 2 * step);
+    multiply_add_half(sums, twice, both.x, both.y, sums);
   }
-  if (PASS == 1)
+#endif
+}
+
+// sums += left right, where the left operand's columns are the nodes c; `right` has a word for each eight of them.
+__device__ __forceinline__ void multiply_over_nodes(float (&sums)[4], const u32* left, u32 first, u32 second) {
+#if N > 8
+  multiply_add_half(sums, left, first, second, sums);
+#else
+  multiply_add_half_8(sums, left, first, sums);
+#endif
+}
+
+// Sums over a tile's features: of the product of `by_features` (rows are features) with directions times w.
+template <int COLUMN_HALVES>
+__device__ __forceinline__ void add_to_scalars(
+    float (&sums)[SCALAR_STEPS][4], const u32* by_features, const u32 (&weighted)[SCALAR_STEPS][2]) {
+  u32 by_columns[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const float total = sum_over_g(mixed[p]);
-      float& sum = shared.mixed[warp][lane % 4][value_of_lane()][p];
-      if (lane / 4 % 2 == 0) sum = total + (first_c ? sum : 0.0f);
+  for (int half = 0; half < COLUMN_HALVES; ++half)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) by_columns[half + 2 * r] = transposed(by_features[2 * half + r]);
+#pragma unroll
+  for (int step = 0; step < SCALAR_STEPS; ++step)
+    multiply_add_half(sums[step], by_columns, weighted[step][0], weighted[step][1], sums[step]);
+}
+
+// Keeps the gradients of a row's scalars, or of two rows; `of_row` is where this lane's first two go.
+template <int COLUMN_HALVES>
+__device__ __forceinline__ void keep_scalars(float* of_row, const float (&sums)[SCALAR_STEPS][4]) {
+#pragma unroll
+  for (int step = 0; step < SCALAR_STEPS; ++step)
+#pragma unroll
+    for (int half = 0; half < COLUMN_HALVES; ++half)
+      if (8 * step + 2 * Lane().q < P)
+        *(float2*)(of_row + half * 8 * EVEN_P + 8 * step) = make_float2(sums[step][2 * half], sums[step][2 * half + 1]);
+}
+
+template <int COUNT>
+__device__ __forceinline__ void clear(float (&sums)[COUNT][4]) {
+#pragma unroll
+  for (int i = 0; i < 4 * COUNT; ++i) sums[i / 4][i % 4] = 0.0f;
+}
+
+// What pairs (a, b) add to t, with both nodes.
+__device__ __forceinline__ void stage_pairs(
+    BackwardMemory& shared, const float* terms, const Operands& operands, const Cell& cell) {
+  const Lane at;
+#pragma unroll 2
+  for (int four = 0; four < FOURS; ++four) {
+    const Four of_b(terms + last(cell.b + 4 * four + at.q) * TERMS + H);
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      u32 words[4];
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        float sums[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int f = 2 * tile + i / 2;
+          sums[i] = operands.of_a[2 * pair + i % 2].v[f] + of_b.v[f];
+        }
+        add_products(sums, operands.e1.words[tile], shared.columns[ROW_OF_PAIRS + 2 * four + pair][threadIdx.x % 32]);
+        words[2 * pair] = pack_half(sums[0], sums[2]);
+        words[2 * pair + 1] = pack_half(sums[1], sums[3]);
+      }
+      shared.of_pairs[threadIdx.x / 32][4 * four + at.q][tile][at.g] =
+          make_uint4(words[0], words[1], words[2], words[3]);
     }
+  }
   __syncwarp();
 }
 
-// The same as right operands, and the sums over c.
-struct Logits {
-  u32 columns[4][2];  // per a; column g is that of b = g / 2: high parts where g is even, low parts where it is odd
-  float scale;        // that they are to be multiplied by
-};
-
-__device__ __forceinline__ Logits operands_of_logits(const float (&staged)[4][4][16], float (&sums)[4]) {
+// A warp's part of a cell: all its triplets, for the warp's features.
+__device__ __forceinline__ void visit(
+    BackwardMemory& shared, const float* terms, const float* triplet, const float* attention, const Operands& operands,
+    const Cell& cell, float factor, const Gradients& out, bool is_first) {
   const Lane at;
-  float2 d[4][2];
-  float highest = 0.0f;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, feature = first_feature();
+  terms += feature;
+  stage_pairs(shared, terms, operands, cell);
+  u32 ac[2][4][2 * HALVES], over_b[2][4][2 * HALVES];
 #pragma unroll
-  for (int a = 0; a < 4; ++a) {
-    float sum = 0.0f;
+  for (int half = 0; half < HALVES; ++half) {
+    const Four &first = operands.of_c[half][0], &second = operands.of_c[half][1];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      d[a][half] = *(const float2*)&staged[a][at.g / 2][8 * half + 2 * at.q];
-      highest = fmaxf(highest, fmaxf(fabsf(d[a][half].x), fabsf(d[a][half].y)));
-      sum += d[a][half].x + d[a][half].y;
+    for (int a = 0; a < 4; ++a) {
+      const u32 start = shared.starts[a][at.q][half];
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        float sums[4] = {first.v[2 * tile], second.v[2 * tile], first.v[2 * tile + 1], second.v[2 * tile + 1]};
+        add_products(sums, operands.e2.words[tile], shared.columns[ROW_OF_A + a * HALVES + half][lane]);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          ac[tile][a][2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
+          over_b[tile][a][2 * half + r] = start;
+        }
+      }
     }
-    // For the lanes q = b.
-    sum += __shfl_xor_sync(0xffffffff, sum, 1);
-    sum += __shfl_xor_sync(0xffffffff, sum, 2);
-    sums[a] += __shfl_sync(0xffffffff, sum, 8 * at.q);
   }
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, step));
-  // The power of two that brings the highest between 2^13 and 2^14; nothing that small counts.
-  const int exponent = (int)(__float_as_uint(highest) >> 23);
-  const bool scales = exponent > 20 && exponent < 255;
-  const float up = scales ? __uint_as_float((u32)(267 - exponent) << 23) : 1.0f;
-  Logits found;
-  found.scale = scales ? __uint_as_float((u32)(exponent - 13) << 23) : 1.0f;
-#pragma unroll
-  for (int a = 0; a < 4; ++a)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float first = up * d[a][half].x, second = up * d[a][half].y;
-      const u32 high = pack_half(first, second);
-      const float2 rounded = unpack_half(high);
-      found.columns[a][half] = at.g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
-    }
-  return found;
-}
-
-// A lane's two features of a node in the role ROLE (0: a, 1: b, 2: c); `terms` are those of that role.
-template <int ROLE>
-__device__ __forceinline__ float2 features_of(
-    const BackwardMemory& shared, const float* terms, int first_a, int node, int tile) {
-#if STAGES_NODES
-  const int row = ROLE == 0 ? node - first_a : ROLE == 1 ? 4 + node : 4 + N + node;
-  return *(const float2*)(shared.nodes[row] + 16 * tile + 2 * Lane().g);
+  float of_e3[2][SCALAR_STEPS][4];
+  clear(of_e3[0]), clear(of_e3[1]);
+#if SHARES_E1
+  shared.weighted_e1[threadIdx.x] = WeightedDirections(triplet, attention);
 #else
-  return *(const float2*)(terms + last(node) * TERMS + 16 * Lane().g + 2 * tile);
+  float of_e1[2][COLUMN_STEPS][4];
+  clear(of_e1[0]), clear(of_e1[1]);
 #endif
-}
 
-// For sixteen features: what the pairs (a, b) add to t, negative. This lane has b = q and two of the features.
-template <int PASS>
-__device__ __forceinline__ void pair_vectors(
-    const BackwardMemory& shared, const float* terms, const Scalars (&of_ab)[2], int first_a, int first_b, int tile,
-    u32 (&negative)[4]) {
-  using R = Roles<PASS>;
-  const float2 of_b = features_of<1>(shared, terms + R::B * H, first_a, last(first_b + Lane().q), tile);
-#pragma unroll
-  for (int pair = 0; pair < 2; ++pair) {  // of nodes a
-    const float2 first = features_of<0>(shared, terms + R::A * H, first_a, first_a + 2 * pair, tile);
-    const float2 second = features_of<0>(shared, terms + R::A * H, first_a, first_a + 2 * pair + 1, tile);
-    float sums[4] = {first.x + of_b.x, second.x + of_b.x, first.y + of_b.y, second.y + of_b.y};
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const Direction e(shared.directions, R::AB, step, tile);
-      multiply_add_half(sums, e.words, of_ab[pair].words[step][0], of_ab[pair].words[step][1], sums);
-    }
-    negative[2 * pair] = pack_half(-sums[0], -sums[2]);
-    negative[2 * pair + 1] = pack_half(-sums[1], -sums[3]);
-  }
-}
-
-// For sixteen features and nodes c: what a pair with c adds to t, as the left operand of the sum over c.
-__device__ __forceinline__ void operand_of_pair(
-    const uint4* directions, int kind, int tile, const Scalars (&scalars)[2], const float (&start)[2][4], u32 (&operand)[4]) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {  // of the nodes c
-    float sums[4];
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const Direction e(directions, kind, step, tile);
-      multiply_add_half(sums, e.words, scalars[half].words[step][0], scalars[half].words[step][1], step ? sums : start[half]);
-    }
-    operand[2 * half] = pack_half(sums[0], sums[1]);
-    operand[2 * half + 1] = pack_half(sums[2], sums[3]);
-  }
-}
-
-__device__ __forceinline__ void add_to(float2* sums, float first, float second) {
-  *sums = make_float2(sums->x + first, sums->y + second);
-}
-
-template <int PASS>
-__device__ __forceinline__ void marginal(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
-    const float* d_mixed, float* d_node, float* d_scalars, float* small, BackwardMemory& shared) {
-  using R = Roles<PASS>;
-  const Lane at;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int first_a = blockIdx.x % BLOCKS * 4, first_tile = warp % SHARERS * TILES;
-#pragma unroll
-  for (int step = 0; step < SCALAR_STEPS; ++step) {
-    const int p = 8 * step + 2 * at.q;
-    const float* e = triplet + p * H + 16 * at.g + 2 * warp;
-#pragma unroll
-    for (int kind = 0; kind < 3; ++kind)
-#pragma unroll
-      for (int tile = 0; tile < H / 16; tile += WARPS) {
-        const float* here = e + kind * P * H + 2 * tile;
-        const u32 low = pair_of_directions(here, p), high = pair_of_directions(here + 1, p);
-        shared.directions[((kind * SCALAR_STEPS + step) * (H / 16) + tile + warp) * 32 + lane] =
-            make_uint4(low, high, low, high);
-      }
-  }
-  for (int p = 0; p < P; ++p)
-    shared.weighted[p][place_of(threadIdx.x)] = attention[threadIdx.x] * triplet[(R::AB * P + p) * H + threadIdx.x];
-#if STAGES_NODES
-#pragma unroll 3
-  for (int row = warp; row < 4 + 2 * N; row += WARPS) {
-    const int node = row < 4 ? last(first_a + row) : row < 4 + N ? row - 4 : row - 4 - N;
-    const int role = row < 4 ? R::A : row < 4 + N ? R::B : R::C;
-    const float4 x = features(terms + node * TERMS + role * H);
-    float* place = shared.nodes[row] + place_of(4 * lane);  // that of the next two features is 16 further
-    *(float2*)place = make_float2(x.x, x.y);
-    *(float2*)(place + 16) = make_float2(x.z, x.w);
-  }
-#endif
-  for (int i = 0; i < WARPS * (4 + P); ++i) shared.per_warp[i / (4 + P)][i % (4 + P)][threadIdx.x] = 0.0f;
-  __syncthreads();
+  // What b has in shared memory; these move on with it.
+  const u32 (*columns)[OPERAND_WORDS] = shared.columns[0] + lane;
+  const u32 *flipped = shared.flipped[0][0] + lane, *packed = shared.packed[0][at.q];
+  const uint4* of_pairs = shared.of_pairs[warp][0][0] + at.g;
+  float* of_row = shared.of_scalars[warp][0][at.g] + 2 * at.q;
 
 #pragma unroll 1
-  for (int first_b = 4 * (warp / SHARERS); first_b < N; first_b += 4 * WARPS / SHARERS) {
-    // Columns of pairs: in the first operand a = g % 2, in the second 2 + g % 2; b = g / 2.
-    Scalars of_ab[2];
-    u32 in_pair[SCALAR_STEPS][2];  // the scalar number g of the pairs (a, q), for the gradients of directions
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair)
-      of_ab[pair].load(R::ab(scalars, last(first_a + 2 * pair + at.g % 2), last(first_b + at.g / 2)));
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step)
-#pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        const int p = 8 * step + at.g, b = last(first_b + at.q);
-        const float first = p < P ? R::ab(scalars, last(first_a + 2 * pair), b)[p] : 0.0f;
-        const float second = p < P ? R::ab(scalars, last(first_a + 2 * pair + 1), b)[p] : 0.0f;
-        in_pair[step][pair] = pack(first, second);
-      }
-    float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f}, of_scalars[P][4];
-#pragma unroll
-    for (int p = 0; p < P; ++p)
-#pragma unroll
-      for (int a = 0; a < 4; ++a) of_scalars[p][a] = 0.0f;
-
-    // With sums of d [t > 0] for pairs (a, b = q) and two features.
-    auto finish = [&](int tile, const float (&sums)[4][2]) {
-      const int place = 16 * tile + 2 * at.g;
-      float gradients[2][4];
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
-#pragma unroll
-        for (int a = 0; a < 4; ++a) gradients[r][a] = fmaf(1.0f - SLOPE, sums[a][r], SLOPE * totals[a]);
-#pragma unroll
-      for (int p = 0; p < P; ++p) {
-        const float2 e = *(const float2*)(shared.weighted[p] + place);
-#pragma unroll
-        for (int a = 0; a < 4; ++a)
-          of_scalars[p][a] = fmaf(gradients[0][a], e.x, fmaf(gradients[1][a], e.y, of_scalars[p][a]));
-      }
-      const u32 operand[4] = {pack(gradients[0][0], gradients[0][1]), pack(gradients[1][0], gradients[1][1]),
-                              pack(gradients[0][2], gradients[0][3]), pack(gradients[1][2], gradients[1][3])};
-#pragma unroll
-      for (int step = 0; step < SCALAR_STEPS; ++step) {
-        float products[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        multiply_accumulate(products, operand, in_pair[step][0], in_pair[step][1]);
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int p = 8 * step + 2 * at.q + e;
-          if (p < P) add_to((float2*)(shared.per_warp[warp][4 + p] + place), products[e], products[2 + e]);
-        }
-      }
-      // Sums over the lanes q; lane q keeps that of a = q.
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float(&values)[4] = gradients[r];
-#pragma unroll
-        for (int half = 2; half >= 1; half /= 2) {
-          const bool upper = lane & half;
-#pragma unroll
-          for (int i = 0; i < half; ++i) {
-            const float give = upper ? values[i] : values[i + half], keep = upper ? values[i + half] : values[i];
-            values[i] = keep + __shfl_xor_sync(0xffffffff, give, half);
-          }
-        }
-      }
-      add_to((float2*)(shared.per_warp[warp][at.q] + place), gradients[0][0], gradients[1][0]);
-    };
+  for (int four = 0; four < FOURS; ++four) {
+    float over_c[2][2][4];  // by tile and pair of nodes a; columns are b, twice each
+    clear(over_c[0]), clear(over_c[1]);
 
 #pragma unroll 1
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      const int first_c = 16 * chunk;
-      stage_logits<PASS>(scalars, record, d_mixed, first_a, first_b, first_c, shared);
-      const Logits logits = operands_of_logits(shared.logits[warp], totals);
-      Scalars of_ac[4][2], of_bc[4][2];
+    for (int column = at.g; column > at.g - 8; column -= 2) {  // those of the next b are 0 and 1
+      u32 d[4 * HALVES], starts[HALVES];
 #pragma unroll
-      for (int x = 0; x < 4; ++x)
+      for (int i = 0; i < 4 * HALVES; ++i) d[i] = packed[i];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int c = last(first_c + 8 * half + at.g);
-          of_ac[x][half].load(R::ac(scalars, last(first_a + x), c));
-          of_bc[x][half].load(R::bc(scalars, last(first_b + x), c));
-        }
-#pragma unroll 1
-      for (int tile = first_tile; tile < first_tile + TILES; ++tile) {
-        u32 negative[4], ac[4][4], bc[4];
-        pair_vectors<PASS>(shared, terms, of_ab, first_a, first_b, tile, negative);
-        float nodes[2][4];
+      for (int half = 0; half < HALVES; ++half) starts[half] = packed[4 * HALVES + half];
+      float of_scalars[SCALAR_STEPS][4];
+      clear(of_scalars);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int c = last(first_c + 2 * at.q + e % 2 + 8 * (e / 2));
-          const float2 x = features_of<2>(shared, terms + R::C * H, first_a, c, tile);
-          nodes[e / 2][e % 2] = x.x, nodes[e / 2][2 + e % 2] = x.y;
-        }
+      for (int tile = 0; tile < 2; ++tile) {
+        u32 bc[2 * HALVES], over_a[2 * HALVES];
 #pragma unroll
-        for (int a = 0; a < 4; ++a) operand_of_pair(shared.directions, R::AC, tile, of_ac[a], nodes, ac[a]);
-        const float none[2][4] = {};
-        float products[4][4];
-#pragma unroll
-        for (int a = 0; a < 4; ++a)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) products[a][e] = 0.0f;
-#pragma unroll
-        for (int b = 0; b < 4; ++b) {
-          operand_of_pair(shared.directions, R::BC, tile, of_bc[b], none, bc);
-#pragma unroll
-          for (int a = 0; a < 4; ++a) {
-            const u32 pair = __shfl_sync(0xffffffff, negative[a], (lane & ~3) + b);
-            const u32 low = twice_low(pair), high = twice_high(pair);
-            const u32 mask[4] = {greater_half(add_half(ac[a][0], bc[0]), low), greater_half(add_half(ac[a][1], bc[1]), high),
-                                 greater_half(add_half(ac[a][2], bc[2]), low), greater_half(add_half(ac[a][3], bc[3]), high)};
-            const bool mine = at.g / 2 == b;
-            multiply_add_half(products[a], mask, mine ? logits.columns[a][0] : 0, mine ? logits.columns[a][1] : 0, products[a]);
-          }
-        }
-        float sums[4][2];
-#pragma unroll
-        for (int a = 0; a < 4; ++a)
-#pragma unroll
-          for (int r = 0; r < 2; ++r) sums[a][r] = logits.scale * (products[a][2 * r] + products[a][2 * r + 1]);
-#if CHUNKS > 1
-#pragma unroll
-        for (int a = 0; a < 4; ++a)
+        for (int half = 0; half < HALVES; ++half) {
+          float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+          add_products(sums, operands.e3.words[tile], columns[32 * half]);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            float& sum = shared.sums[warp][tile][2 * a + r][lane];
-            sum = sums[a][r] + (chunk ? sum : 0.0f);
+            bc[2 * half + r] = pack_half(sums[2 * r], sums[2 * r + 1]);
+            over_a[2 * half + r] = starts[half];
           }
-#else
-        finish(tile, sums);
-#endif
+        }
+        const uint4 words = of_pairs[8 * tile];
+        const u32 pairs[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+        for (int a = 0; a < 4; ++a) {
+          const u32 ones = column == a % 2 ? 0x3c003c00u : 0;
+          const u32 low = twice_low(pairs[a]), high = twice_high(pairs[a]);
+          u32 summands[2 * HALVES];
+#pragma unroll
+          for (int w = 0; w < 2 * HALVES; ++w) {
+            const u32 mask = greater_half(add_half(ac[tile][a][w], bc[w]), negative_half(w % 2 ? high : low));
+            // Sums of the summands would cost as many copies: the matrix units want theirs in registers of their own.
+            over_b[tile][a][w] = multiply_add_half2(mask, d[a * HALVES + w / 2], over_b[tile][a][w]);
+            over_a[w] = multiply_add_half2(mask, d[a * HALVES + w / 2], over_a[w]);
+            summands[w] = multiply_half(mask, d[a * HALVES + w / 2]);
+          }
+          multiply_over_nodes(over_c[tile][a / 2], summands, ones, ones);
+        }
+#pragma unroll
+        for (int step = 0; step < SCALAR_STEPS; ++step)
+          multiply_over_nodes(
+              of_e3[tile][step], over_a, flipped[step * FLIPPED],
+              flipped[(step + SCALAR_STEPS * (HALVES - 1)) * FLIPPED]);
+        add_to_scalars<HALVES>(of_scalars, over_a, operands.weighted_e3.words[tile]);
       }
-    }
-#if CHUNKS > 1
-#pragma unroll 1
-    for (int tile = first_tile; tile < first_tile + TILES; ++tile) {
-      float sums[4][2];
-#pragma unroll
-      for (int a = 0; a < 4; ++a)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) sums[a][r] = shared.sums[warp][tile][2 * a + r][lane];
-      finish(tile, sums);
-    }
-#endif
-    __syncwarp();
-    const int my_a = value_of_lane(), a = first_a + my_a, b = first_b + at.q;
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      float total = sum_over_g(of_scalars[p]);
-      if (PASS == 1 && warp % SHARERS == 0) total += shared.mixed[warp][my_a][at.q][p];
-      if (at.g % 2 == 0) {
-        if (SHARERS > 1) shared.of_scalars[warp][p][4 * my_a + at.q] = total;
-        else if (a < N && b < N) d_scalars[(PASS == 1 ? b * N + a : a * N + b) * P + p] = total;
-      }
-    }
-  }
-  __syncthreads();
-  if (SHARERS > 1)
-    for (int i = threadIdx.x; i < BLOCKS * 16 * P; i += THREADS) {
-      const int p = i % P, b = i / P % (4 * BLOCKS), my_a = i / P / (4 * BLOCKS), a = first_a + my_a;
-      float total = 0.0f;
-      for (int w = b / 4 * SHARERS; w < (b / 4 + 1) * SHARERS; ++w) total += shared.of_scalars[w][p][4 * my_a + b % 4];
-      if (a < N && b < N) d_scalars[(PASS == 1 ? b * N + a : a * N + b) * P + p] = total;
+      keep_scalars<HALVES>(of_row, of_scalars);
+      columns += 32 * HALVES, flipped += FLIPPED * SCALAR_STEPS * HALVES, packed += 4 * (4 * HALVES + 4);
+      of_pairs += 16, of_row += HALVES * 8 * EVEN_P;
     }
 
-  // The sums over warps. As t is a sum over its nodes and pairs, so is the gradient of w: each pass has one of each.
-  const int feature = threadIdx.x;
-  const float weight = attention[feature];
-  float to_weight = 0.0f;
-  for (int v = 0; v < 4 + P; ++v) {
-    float total = 0.0f;
-    for (int w = 0; w < WARPS; ++w) total += shared.per_warp[w][v][place_of(feature)];
-    if (v >= 4) {
-      to_weight = fmaf(triplet[(R::AB * P + v - 4) * H + feature], total, to_weight);
-      small[(v - 4) * H + feature] = weight * total;
-    } else if (first_a + v < N) {
-      to_weight = fmaf(terms[(first_a + v) * TERMS + R::A * H + feature], total, to_weight);
-      d_node[(first_a + v) * H + feature] = weight * total;
+    // The sums over c are complete: for b = q, two nodes a each.
+    const int row = ROW_OF_PAIRS + 2 * four;
+#if SHARES_E1
+    const WeightedDirections weighted_e1 = shared.weighted_e1[threadIdx.x];
+#else
+    const WeightedDirections weighted_e1(triplet, attention);
+#endif
+    float of_scalars[SCALAR_STEPS][4];
+    clear(of_scalars);
+    Four of_j;
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      u32 operand[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const float* sums = over_c[tile][w / 2] + w % 2 * 2;
+        operand[w] = pack_half(sums[0], sums[1]);
+      }
+#pragma unroll
+      for (int step = 0; step < COLUMN_STEPS; ++step) {
+        // Columns are scalars, then one for each a that sums over its pairs.
+        const int column = 8 * step + at.g, of_a = column - P;
+        u32 words[2];
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair) {
+          words[pair] = of_a / 2 == pair && of_a >= 0 ? (of_a % 2 ? 0x3c000000u : 0x3c00u) : 0;
+          if (column < P) words[pair] = shared.flipped[row + pair][min(step, SCALAR_STEPS - 1)][lane];
+        }
+#if SHARES_E1
+        float4& place = shared.of_e1[tile][step][threadIdx.x];
+        const float4 before = four ? place : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        float sums[4] = {before.x, before.y, before.z, before.w};
+        multiply_add_half(sums, operand, words[0], words[1], sums);
+        place = make_float4(sums[0], sums[1], sums[2], sums[3]);
+#else
+        multiply_add_half(of_e1[tile][step], operand, words[0], words[1], of_e1[tile][step]);
+#endif
+      }
+      add_to_scalars<2>(of_scalars, operand, weighted_e1.words[tile]);
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        of_j.v[2 * tile + r] = over_c[tile][0][2 * r] + over_c[tile][0][2 * r + 1] +
+                               (over_c[tile][1][2 * r] + over_c[tile][1][2 * r + 1]);
+    }
+    keep_scalars<2>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
+    __syncwarp();  // all have read what pairs of these b add; the gradients of x_j take its place
+    ((float4*)shared.of_pairs[warp][4 * four])[lane] = make_float4(of_j.v[0], of_j.v[1], of_j.v[2], of_j.v[3]);
+  }
+  Four weight(attention + feature), to_weight;
+#pragma unroll
+  for (int f = 0; f < 4; ++f) weight.v[f] *= factor, to_weight.v[f] = 0.0f;
+#pragma unroll
+  for (int four = 0; four < FOURS; ++four) {
+    const int j = cell.b + 4 * four + at.q;
+    const Four of_j((const float*)((const float4*)shared.of_pairs[warp][4 * four] + lane));
+    if (j < N) put(out.of_j + j * H + feature, of_j, weight, terms + j * TERMS + H, to_weight, cell.c || !is_first);
+  }
+
+  // The sums over b.
+  float of_e2[2][SCALAR_STEPS][4];
+  clear(of_e2[0]), clear(of_e2[1]);
+  const WeightedDirections weighted_e2(triplet + P * H, attention);
+#pragma unroll
+  for (int a = 0; a < 4; ++a) {
+    const int row = ROW_OF_A + a * HALVES;
+    float of_scalars[SCALAR_STEPS][4];
+    clear(of_scalars);
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+      for (int step = 0; step < SCALAR_STEPS; ++step)
+        multiply_over_nodes(
+            of_e2[tile][step], over_b[tile][a], shared.flipped[row][step][lane],
+            shared.flipped[row + HALVES - 1][step][lane]);
+      add_to_scalars<HALVES>(of_scalars, over_b[tile][a], weighted_e2.words[tile]);
+    }
+    keep_scalars<HALVES>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
+  }
+#pragma unroll
+  for (int half = 0; half < HALVES; ++half) {
+    Four of_k[2];
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+      const int w = 2 * half + f % 2;
+      const u32(&by_a)[4][2 * HALVES] = over_b[f / 2];
+      const float2 total = unpack_half(add_half(add_half(by_a[0][w], by_a[1][w]), add_half(by_a[2][w], by_a[3][w])));
+      of_k[0].v[f] = total.x, of_k[1].v[f] = total.y;
+    }
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int k = cell.c + 8 * half + 2 * at.q + e;
+      if (k < N)
+        put(out.of_k + k * H + feature, of_k[e], weight, terms + k * TERMS + 2 * H, to_weight, cell.b || !is_first);
     }
   }
-  small[P * H + feature] = to_weight;
+
+  // Directions, and nodes i.
+#if SHARES_E1
+  float of_e1[2][COLUMN_STEPS][4];
+#pragma unroll
+  for (int i = 0; i < 2 * COLUMN_STEPS; ++i)
+    *(float4*)of_e1[i / COLUMN_STEPS][i % COLUMN_STEPS] = shared.of_e1[i / COLUMN_STEPS][i % COLUMN_STEPS][threadIdx.x];
+#endif
+  const bool adds = cell.b || cell.c || !is_first;
+#pragma unroll
+  for (int step = 0; step < COLUMN_STEPS; ++step)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int column = 8 * step + 2 * at.q + e, i = cell.a + column - P;
+#pragma unroll
+      for (int kind = 0; kind < 3; ++kind) {
+        if (kind && step >= SCALAR_STEPS) continue;
+        Four sums;
+#pragma unroll
+        for (int f = 0; f < 4; ++f) {
+          const int s = step < SCALAR_STEPS ? step : 0, r = f % 2 * 2 + e;
+          const float(&tile)[SCALAR_STEPS][4] = kind == 1 ? of_e2[f / 2] : of_e3[f / 2];
+          sums.v[f] = kind ? tile[s][r] : of_e1[f / 2][step][r];
+        }
+        const int place = (kind * P + column) * H + feature;
+        if (column < P) put(out.small + place, sums, weight, triplet + place, to_weight, adds);
+        else if (kind == 0 && column < P + 4 && i < N)
+          put(out.of_i + i * H + feature, sums, weight, terms + i * TERMS, to_weight, cell.b || cell.c);
+      }
+    }
+#pragma unroll
+  for (int f = 0; f < 4; ++f) {
+    to_weight.v[f] += __shfl_xor_sync(0xffffffff, to_weight.v[f], 1);
+    to_weight.v[f] += __shfl_xor_sync(0xffffffff, to_weight.v[f], 2);
+  }
+  if (at.q == 0) {
+    const float* of_warp = to_weight.v;
+    float4 value = make_float4(factor * of_warp[0], factor * of_warp[1], factor * of_warp[2], factor * of_warp[3]);
+    float* place = out.small + 3 * P * H + feature;
+    if (adds) value = value + *(const float4*)place;
+    store(place, value);
+  }
 }
 
 #if defined(BUILD_attention_backward)
-// Writes, per pass, the gradients of x_i, x_k or x_j, of the scalars s_ij, s_ik or s_jk, and per block those of E1, E2
-// or E3 and of a (its three shares).
-extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_backward(
+// Writes the gradients of x_i, parts of those of x_j and x_k, the scalars' (as of (i, j), as of (i, k), parts of those
+// as of (j, k)), and parts of those of E1, E2, E3 and a.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
-    const float* d_mixed, TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
-  const Sample at(BLOCKS);
-  const int pass = blockIdx.y;
+    const float* d_mixed, TIME_PARAMETERS float* d_i, float* d_j, float* d_k, float* d_scalars, float* small) {
+  const Sample at(PARTS);
+  const int part = blockIdx.x % PARTS;
   BackwardMemory& shared = *(BackwardMemory*)memory;
   terms += at.at(TIMED_terms, NOW) * N * TERMS;
   scalars += at.at(TIMED_scalars, NOW) * N * N * P;
@@ -440,21 +401,47 @@ extern "C" __global__ void __launch_bounds__(THREADS, P <= 4 ? 3 : 2) attention_
   attention += at.seed * H;
   record += at.at(TIMED_record, NOW) * N * N * RECORD;
   d_mixed += at.index * N * N * (P + 1);
-  d_nodes += (at.index * 3 + pass) * N * H;
-  d_scalars += (at.index * 3 + pass) * N * N * P;
-  small += ((at.at(TIMED_small, NOW) * 3 + pass) * BLOCKS + blockIdx.x % BLOCKS) * SMALL * H;
-  if (HAS_ENDED(at.index)) {
-    const int first_a = blockIdx.x % BLOCKS * 4, nodes = min(N - first_a, 4);
-    write_zeros(d_nodes + first_a * H, nodes * H, THREADS);
-    write_zeros(small, SMALL * H, THREADS);
-    if (pass == 1)
-      for (int b = 0; b < N; ++b) write_zeros(d_scalars + (b * N + first_a) * P, nodes * P, THREADS);
-    else
-      write_zeros(d_scalars + first_a * N * P, nodes * N * P, THREADS);
-    return;
+  d_scalars += at.index * (2 + PARTS) * N * N * P;
+  Gradients out;
+  out.of_i = d_i + at.index * N * H;
+  out.of_j = d_j + (at.index * PARTS + part) * N * H;
+  out.of_k = d_k + (at.index * PARTS + part) * N * H;
+  out.of_scalars[0] = d_scalars;
+  out.of_scalars[1] = d_scalars + N * N * P;
+  out.of_scalars[2] = d_scalars + (long long)(2 + part) * N * N * P;
+  out.small = small + (at.at(TIMED_small, NOW) * PARTS + part) * SMALL * H;
+  const bool has_ended = HAS_ENDED(at.index);
+  if (has_ended) {
+    write_zeros(out.of_j, N * H, THREADS);
+    write_zeros(out.of_k, N * H, THREADS);
+    write_zeros(out.of_scalars[2], N * N * P, THREADS);
+    write_zeros(out.small, SMALL * H, THREADS);
   }
-  if (pass == 0) marginal<0>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
-  if (pass == 1) marginal<1>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
-  if (pass == 2) marginal<2>(terms, scalars, triplet, attention, record, d_mixed, d_nodes, d_scalars, small, shared);
+  Cell cell;
+#pragma unroll 1
+  for (cell.a = 4 * part; cell.a < N; cell.a += 4 * PARTS) {
+    if (has_ended) {
+      const int nodes = min(N - cell.a, 4);
+      write_zeros(out.of_i + cell.a * H, nodes * H, THREADS);
+      for (int kind = 0; kind < 2; ++kind) write_zeros(out.of_scalars[kind] + cell.a * N * P, nodes * N * P, THREADS);
+      continue;
+    }
+#pragma unroll 1
+    for (cell.b = 0; cell.b < N; cell.b += GROUP)
+#pragma unroll 1
+      for (cell.c = 0; cell.c < N; cell.c += WIDTH) {
+        const bool is_first = cell.a == 4 * part;
+        __syncthreads();  // all have read what was there
+        const Operands operands(terms, triplet, attention, cell);
+        stage_logits(shared, scalars, record, d_mixed, cell);
+        stage_scalars(shared, scalars, cell);
+        __syncthreads();
+        const float factor = pack_logits(shared);
+        __syncthreads();
+        visit(shared, terms, triplet, attention, operands, cell, factor, out, is_first);
+        __syncthreads();
+        finish_scalars(shared, cell, factor, out, is_first);
+      }
+  }
 }
 #endif

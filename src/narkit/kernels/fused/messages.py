@@ -32,7 +32,7 @@ from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
 TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
-MOST_SHARED_BYTES = 99 * 1024  # of a block, on the GPUs that have least
+MOST_PARTS = 8  # blocks that share the backward of a sample's attention; each has its own part of some sums
 
 ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
 """Operands that may be rows of stacks over time, for all kernels."""
@@ -161,34 +161,49 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_message, slope) 
     return _Gradients(written[:num_products], **dict(zip(layout, written[num_products:], strict=True)))
 
 
+def _attention_backward_bytes(num_nodes: int, num_scalars: int) -> int:
+    """What its warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
+    sent = min(-(-num_nodes // 4) * 4, 8 if num_scalars > 8 else 16)
+    halves = 1 if num_nodes <= 8 else 2
+    width, rows, steps = 8 * halves, (sent + 4) * halves + sent // 2, -(-num_scalars // 8)
+    flipped = 4 * num_scalars if 4 < num_scalars < 8 else 32
+    words = rows * (32 * (1 if num_scalars <= 4 else 2 * steps) + flipped * steps)  # operands: scalars of edges
+    words += sent * 4 * (4 * halves + 4) + 16 * halves  # gradients of logits
+    words += WARPS * sent * 64  # what pairs add
+    if not 4 < num_scalars <= 8:  # directions and their gradients
+        words += 128 * 4 * (steps + 2 * -(-(num_scalars + 4) // 8))
+    gradients = WARPS * rows * 8 * (num_scalars + num_scalars % 2)
+    words += max(gradients, 4 * sent * width + 128) + 128 * num_scalars + WARPS
+    return 4 * words
+
+
 def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
-    """Gradients of x_i, x_k, x_j (sample, 3, node, hidden), of s_ij, s_ik, s_jk, and of E1, E2, E3 and a."""
+    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, and of E1, E2, E3 and a."""
     samples, n = terms.shape[:2]
     num_scalars = scalars.shape[-1]
-    blocks = -(-n // 4)
-    words = 2 * _direction_words(num_scalars) + num_scalars * H
-    words += WARPS * ((4 + num_scalars) * H + 256 + 2 * 16 * num_scalars)
-    if n > 16:  # sums over several chunks
-        words += WARPS * (H // 16) * 8 * 32
-    for_nodes = (4 + 2 * n) * 136
-    stages_nodes = n <= 32 and 4 * (words + for_nodes) <= MOST_SHARED_BYTES
-    words += for_nodes * stages_nodes
-    rows = ((*ROWS_READ, (4, "TIMED_record")), ((2, "TIMED_small"),))
+    fours = -(-n // 4)
+    parts = min(fours, MOST_PARTS)
+    shared = _attention_backward_bytes(n, num_scalars)
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
-    macros["STAGES_NODES"] = int(stages_nodes)
+    macros |= {"PARTS": parts, "SHARED_BYTES": shared}
+    rows_in_stacks = ((*ROWS_READ, (4, "TIMED_record")), ((4, "TIMED_small"),))
     kernel = Kernel(
-        "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * blocks, 3), 4 * words, *rows
-    )
-    d_nodes, d_scalars, small = kernel(
+        "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), shared,
+        *rows_in_stacks,
+    )  # fmt: skip
+    d_i, d_j, d_k, d_scalars, small = kernel(
         terms, scalars, *weights.attention, record, d_mixed,
         outputs=[
-            ((samples, 3, n, H), jnp.float32),
-            ((samples, 3, n, n, num_scalars), jnp.float32),
-            ((samples, 3, blocks, num_scalars + 1, H), jnp.float32),
+            ((samples, n, H), jnp.float32),
+            ((samples, parts, n, H), jnp.float32),
+            ((samples, parts, n, H), jnp.float32),
+            ((samples, 2 + parts, n, n, num_scalars), jnp.float32),
+            ((samples, parts, 3 * num_scalars + 1, H), jnp.float32),
         ],
     )  # fmt: skip
-    small = checkpoint_name(small, STACKED).sum((0, 2))
-    return d_nodes, d_scalars.sum(1), Attention(small[:, :-1], small[:, -1].sum(0))
+    small = checkpoint_name(small, STACKED).sum((0, 1))
+    d_attention = Attention(small[:-1].reshape(3, num_scalars, H), small[-1])
+    return [d_i, d_j.sum(1), d_k.sum(1)], d_scalars.sum(1), d_attention
 
 
 def forward(
@@ -252,7 +267,7 @@ def backward(
         d_attention, d_scalars = None, out.mixed[..., :-1]
     else:
         d_nodes, d_scalars, d_attention = _attention_backward(terms, scalars, weights, saved.record, out.mixed, slope)
-        d_terms = [d_nodes[:, 0], d_nodes[:, 2], d_nodes[:, 1], *d_terms]
+        d_terms = [*d_nodes, *d_terms]
     no_gradient: Any = None
     d_weights = MessageWeights(d_attention, small[:-3], small[-3], d_products, small[-2:], no_gradient, no_gradient)
     return d_terms, d_scalars, d_weights
