@@ -45,6 +45,8 @@ __device__ __forceinline__ bool are_over(const Job& job, const int* last_steps, 
 #endif
 
 #if defined(BUILD_products_over_time)
+#include "staging.cuh"
+
 #if IS_HALF
 typedef bf16 Number;
 #else
@@ -60,38 +62,6 @@ constexpr int MT = M_TILE / 16 / M_WARPS, NT = N_TILE / 8 / N_WARPS;
 // Row lengths in shared memory that spread what a warp reads at a time over all banks.
 constexpr int LEFT_STRIDE = M_TILE + 8, RIGHT_STRIDE = N_TILE + 8;
 constexpr int STAGE = CHUNK * (LEFT_STRIDE + RIGHT_STRIDE);
-
-#ifndef EMULATED
-template <int BYTES>
-__device__ __forceinline__ void copy_ahead(Number* to, const Number* from, bool valid) {
-  const u32 target = (u32)__cvta_generic_to_shared(to);
-  const int size = valid ? BYTES : 0;  // the rest is filled with zeros
-  if (BYTES == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(from), "r"(size));
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(from), "r"(size));
-}
-__device__ __forceinline__ void end_of_stage() { asm volatile("cp.async.commit_group;"); }
-template <int PENDING>
-__device__ __forceinline__ void wait_for_stage() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING)); }
-
-__device__ __forceinline__ u32 to_tf32(float value) {
-  u32 bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return bits;
-}
-__device__ __forceinline__ void multiply_accumulate_tf32(float c[4], const u32 a[4], u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-__device__ __forceinline__ void load_matrices_transposed(u32 (&a)[4], const bf16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"((u32)__cvta_generic_to_shared(row)));
-}
-#endif
 
 // Stages CHUNK rows of up to COLUMNS columns; rows from `end` on are zero. Columns beyond `width` are not copied: what
 // they hold stays in columns of the result that are not written.
