@@ -25,6 +25,16 @@
 #include "half.cuh"
 #include "triplets.cuh"
 
+typedef Tiling<ROWS, 8> Backward;  // of the backward kernel
+
+// Of the inputs of the products the backward kernel needs to know where they are above zero. The forward kernel keeps
+// that as bits: per tile, product and thread of the backward kernel a word, in which pair q (of PAIRS) that the thread
+// holds of the tile has the bits `first_sign` and 16 more.
+#define SIGNS Backward::NUM_THREADS  // words of a product
+#define PAIRS (2 * Backward::MT * Backward::NT)
+static_assert(PAIRS <= 16, "signs of more than 32 elements");
+__device__ __forceinline__ int first_sign(int q) { return 16 - PAIRS + q; }
+
 // ------------------------------------------------------------------------------------------------------------- forward
 
 #include "attention_forward.cuh"
@@ -61,20 +71,33 @@ __device__ __forceinline__ void start_with(typename T::Sums& sums, const float* 
   });
 }
 
-template <typename T>
-__device__ __forceinline__ void store_rectified(typename T::Sums& sums, bf16* tile) {
-  T::for_pairs(sums, [&](int row, int column, float* v, int) {
-    store_pair(tile, row, column, fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
+// Also keeps the signs, if asked to. The pairs of a lane are, in their order, those of two lanes of the backward kernel.
+template <typename T, bool SAVE>
+__device__ __forceinline__ void store_rectified(typename T::Sums& sums, bf16* tile, u32* signs) {
+  static_assert(T::M_WARPS == 1 && T::MT * T::NT == 2 * Backward::MT * Backward::NT, "other than two lanes");
+  static_assert(Backward::M_WARPS == 2 ? T::NT == Backward::NT : T::MT == 1, "pairs in another order");
+  u32 words[2] = {0, 0};
+  T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
+    const u32 two = pack(fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
+    *(u32*)(tile + row * TILE_STRIDE + column) = two;
+    // Neither number has its sign bit, so the sum has it where a number is not zero, and nothing is carried.
+    words[pair / PAIRS] = words[pair / PAIRS] >> 1 | ((two + 0x7fff7fffu) & 0x80008000u);
   });
+  if (!SAVE) return;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int warp = Backward::M_WARPS == 2 ? half * Backward::N_WARPS + T::n_warp() : 2 * T::n_warp() + half;
+    signs[warp * 32 + threadIdx.x % 32] = words[half];
+  }
 }
 
 // Takes the scalars of a tile of edges through all products but the last. The inputs of the products, rectified, stand
 // in turn in the two tiles: `written(m)` is called while the input of product m is complete. The last is in tile
-// PRODUCTS - 1 modulo 2 at the end.
-template <typename T, typename Written>
+// PRODUCTS - 1 modulo 2 at the end. Their `signs` are kept if SAVE.
+template <typename T, bool SAVE, typename Written>
 __device__ __forceinline__ void through_products(
     const float* terms, const float* mixed, const float* value, const float* value_offset, const u32* weights,
-    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], Written written) {
+    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], u32* signs, Written written) {
   typename T::Sums sums;
   start_with<T>(sums, value_offset);
   if (!ATTENTION) add_nodes<T>(sums, terms, first_i, first_j);
@@ -88,7 +111,7 @@ __device__ __forceinline__ void through_products(
     });
 #pragma unroll
   for (int m = 0; m < PRODUCTS - 1; ++m) {
-    store_rectified<T>(sums, tiles[m % 2]);
+    store_rectified<T, SAVE>(sums, tiles[m % 2], signs + m * SIGNS);
     typename T::Weights of_product(weights + m * FRAGMENTS);
     if (m == PRODUCTS - 2) {
       start_with<T>(sums, biases);
@@ -100,7 +123,7 @@ __device__ __forceinline__ void through_products(
     T::multiply(sums, tiles[m % 2], of_product);
     written(m);
   }
-  store_rectified<T>(sums, tiles[(PRODUCTS - 1) % 2]);
+  store_rectified<T, SAVE>(sums, tiles[(PRODUCTS - 1) % 2], signs + (PRODUCTS - 1) * SIGNS);
 }
 
 // How the rows of a tile, j after j, lie in the registers of a warp and its lanes. A lane holds two rows of every row
@@ -154,12 +177,12 @@ __device__ __forceinline__ Candidate higher(Candidate a, Candidate b) {
   return a.value > b.value || (a.value == b.value && a.from < b.from) ? a : b;
 }
 
-// To `keep(m, tile, first_i)` go the inputs of products.
+// To `keep(m, tile, first_i)` go the inputs of products; `signs` are those of the first tile.
 template <bool SAVE, typename Keep>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
-    float* record, Keep keep) {
+    float* record, u32* signs, Keep keep) {
   typedef Tiling<ROWS, WARPS, N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
@@ -201,8 +224,9 @@ __device__ __forceinline__ void forward(
     own_scalars(scalars, first_i, first_j, mixed);
 #endif
     __syncthreads();
-    through_products<T>(terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
-                        [&](int m) { keep(m, tiles[m % 2], first_i); });
+    through_products<T, SAVE>(terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
+                              signs + first_i / SENDERS * (PRODUCTS * SIGNS),
+                              [&](int m) { keep(m, tiles[m % 2], first_i); });
     typename T::Sums sums;
     typename T::Weights of_product(weights + (PRODUCTS - 1) * FRAGMENTS);
     start_with<T>(sums, biases + H);
@@ -241,7 +265,7 @@ __device__ __forceinline__ void forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, float* message) {
-  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0,
+  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0, 0,
                  [](int, const bf16*, int) {});
 }
 #endif
@@ -250,11 +274,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
-    float* record, OPERAND_PARAMETERS(bf16*, operand)) {
+    float* record, u32* signs, OPERAND_PARAMETERS(bf16*, operand)) {
   bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   const Sample at(RECEIVER_BLOCKS);
   const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
   const long long first_tile = (at.at(TIMED_operands, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS;
+  signs += (at.at(TIMED_signs, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * (PRODUCTS * SIGNS);
   if (HAS_ENDED(at.index)) {
     write_zeros(message + (at.at(TIMED_message, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
 #pragma unroll
@@ -263,7 +288,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
     return;
   }
   forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, now, message, best, record,
-                [&](int m, const bf16* tile, int first_i) {
+                signs, [&](int m, const bf16* tile, int first_i) {
                   const long long number = first_tile + first_i / SENDERS;
                   Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
                 });
@@ -273,8 +298,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
 // ------------------------------------------------------------------------------------------- backward of the products
 
 #if defined(BUILD_messages_backward)
-#define BACKWARD_WARPS 8
-typedef Tiling<ROWS, BACKWARD_WARPS> Backward;
 typedef Receivers<Backward> OfNodes;
 
 // Shared memory: a tile; a tile, or at the end the shares of warps in V, v and the mixed scalars; the chosen senders
@@ -342,12 +365,11 @@ __device__ __forceinline__ void write_sum_of_shares(float* out, const float* sha
 
 // Writes the cotangents of what the products gave, for the weights' gradients; the gradients of what nodes receive and
 // send, of the mixed scalars (and `expected`, their inner product with the scalars), and per tile the small gradients V,
-// v, b1, b2. The inputs of the products have been kept by the forward kernel.
+// v, b1, b2. The inputs of the products, and their signs, have been kept by the forward kernel.
 extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 3 : 2) messages_backward(
     const float* scalars, const float* value, const u32* transposed, const int* best, const float* record,
-    const float* d_message, OPERAND_PARAMETERS(const bf16*, operand), TIME_PARAMETERS
+    const u32* signs, const float* d_message, TIME_PARAMETERS
     OPERAND_PARAMETERS(bf16*, cotangent), float* d_receive, float* d_send, float* d_mixed, float* small) {
-  const bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   bf16* const cotangents[PRODUCTS] = {OPERANDS(cotangent)};
   float* chosen_d = (float*)((bf16*)memory + SHARED_TILE) + LARGER(SHARED_TILE / 2, OF_WARPS);
   int* chosen = (int*)(chosen_d + RECEIVERS * H);
@@ -394,22 +416,14 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   }
   value += at.seed * P * H;
   transposed += at.seed * PRODUCTS * FRAGMENTS;
-  // As bits: where the inputs of products are above zero. They are rectified, so that is where they are not zero.
   u32 positive[PRODUCTS];
-  Backward::Sums sums;
 #pragma unroll
-  for (int m = 0; m < PRODUCTS; ++m) {
-    const bf16* operand = operands[m] + (at.at(TIMED_operands, now) * num_tiles + tile) * (ROWS * H);
-    positive[m] = 0;
-    Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
-      const u32 two = *(const u32*)(operand + row * H + column);
-      positive[m] |= ((two & 0xffffu ? 1 : 0) | (two >> 16 ? 2 : 0)) << (2 * pair);
-    });
-    hold(positive[m]);
-  }
+  for (int m = 0; m < PRODUCTS; ++m)
+    positive[m] = signs[((at.at(TIMED_signs, now) * num_tiles + tile) * PRODUCTS + m) * SIGNS + threadIdx.x];
   __syncthreads();
 
   // The cotangent of a message goes to the sender that it came from.
+  Backward::Sums sums;
   Backward::for_pairs(sums, [&](int row, int column, float*, int) {
     const int from = row / SENDERS * H + column, i = row % SENDERS;
     store_pair(tiles[PRODUCTS % 2], row, column, chosen[from] == i ? chosen_d[from] : 0.0f,
@@ -439,8 +453,8 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     Backward::multiply(sums, cotangent, of_product);
     Backward::copy_out(cotangents[m] + number * (ROWS * H), cotangent);
     Backward::for_pairs(sums, [&](int row, int column, float* v, int pair) {
-      v[0] = positive[m] >> (2 * pair) & 1 ? v[0] : 0.0f;
-      v[1] = positive[m] >> (2 * pair) & 2 ? v[1] : 0.0f;
+      v[0] = positive[m] >> first_sign(pair) & 1 ? v[0] : 0.0f;
+      v[1] = positive[m] >> (first_sign(pair) + 16) & 1 ? v[1] : 0.0f;
       if (m == 0) return;
       const u32 packed = pack(v[0], v[1]);
       *(u32*)(tiles[(2 * PRODUCTS - m) % 2] + row * TILE_STRIDE + column) = packed;
