@@ -41,6 +41,13 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   return packed;
 }
 
+// The same of what is above zero, with zeros for the rest.
+__device__ __forceinline__ u32 pack_rectified(float low, float high) {
+  u32 packed;
+  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
 __device__ __forceinline__ void multiply_accumulate(float c[4], const u32 a[4], u32 b0, u32 b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

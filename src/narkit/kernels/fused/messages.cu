@@ -78,7 +78,7 @@ __device__ __forceinline__ void store_rectified(typename T::Sums& sums, bf16* ti
   static_assert(Backward::M_WARPS == 2 ? T::NT == Backward::NT : T::MT == 1, "pairs in another order");
   u32 words[2] = {0, 0};
   T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
-    const u32 two = pack(fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
+    const u32 two = pack_rectified(v[0], v[1]);
     *(u32*)(tile + row * TILE_STRIDE + column) = two;
     // Neither number has its sign bit, so the sum has it where a number is not zero, and nothing is carried.
     words[pair / PAIRS] = words[pair / PAIRS] >> 1 | ((two + 0x7fff7fffu) & 0x80008000u);
