@@ -217,9 +217,12 @@ struct Tiling {
 
   // Copies a tile from shared to global memory, where rows follow each other without gaps.
   static __device__ __forceinline__ void copy_out(bf16* out, const bf16* tile) {
-#pragma unroll 2
-    for (int i = threadIdx.x; i < ROWS_ * (H / 8); i += NUM_THREADS)
-      ((uint4*)out)[i] = *(const uint4*)(tile + (i / (H / 8)) * TILE_STRIDE + (i % (H / 8)) * 8);
+    constexpr int WORDS = H / 8, ROWS_AT_ONCE = NUM_THREADS / WORDS;  // words of sixteen bytes
+    static_assert(ROWS_ % ROWS_AT_ONCE == 0, "threads that have fewer words than others");
+    const uint4* from = (const uint4*)(tile + threadIdx.x / WORDS * TILE_STRIDE) + threadIdx.x % WORDS;
+#pragma unroll 4
+    for (int row = 0; row < ROWS_; row += ROWS_AT_ONCE)
+      ((uint4*)out)[row * WORDS + threadIdx.x] = from[row * (TILE_STRIDE / 8)];
   }
 };
 
