@@ -21,6 +21,7 @@
 #define __launch_bounds__(...)
 
 struct float2 { float x, y; };
+struct int2 { int x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct uint2 { uint32_t x, y; };
 struct alignas(16) uint4 { uint32_t x, y, z, w; };

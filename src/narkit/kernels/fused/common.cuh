@@ -141,22 +141,20 @@ __device__ __forceinline__ void write_zeros(T* out, int count, int num_threads) 
 
 // ------------------------------------------------------------------------------------------------------------ products
 
-// How the warps of a block share the product of ROWS_ rows with a weight: M_WARPS times N_WARPS of them, each with MT
-// row tiles of 16 and NT column tiles of 8. The more rows a warp has, the more often it uses a weight that it has read.
+// How the warps of a block share the product of ROWS_ rows with a weight: each has all MT row tiles of 16 and NT column
+// tiles of 8. So a block reads every weight once, and sums over rows are complete in a warp.
 template <int ROWS_, int WARPS_, int AHEAD_ = 0>
 struct Tiling {
-  static constexpr int M_WARPS = WARPS_ > 4 && ROWS_ > 16 ? 2 : 1;
-  static constexpr int N_WARPS = WARPS_ / M_WARPS;
-  static constexpr int MT = ROWS_ / 16 / M_WARPS, NT = H / 8 / N_WARPS;
+  static constexpr int N_WARPS = WARPS_;
+  static constexpr int MT = ROWS_ / 16, NT = H / 8 / N_WARPS;
   static constexpr int NUM_THREADS = 32 * WARPS_;
   // Steps of 16 inputs for which weights are read in advance: as a kernel says, else the fewer sums a lane has, the more.
   static constexpr int AHEAD = AHEAD_ ? AHEAD_ : MT * NT <= 2 ? H / 16 : MT * NT <= 4 ? 2 : 1;
   typedef float Sums[MT][NT][4];
 
-  static __device__ __forceinline__ int m_warp() { return threadIdx.x / 32 / N_WARPS; }
-  static __device__ __forceinline__ int n_warp() { return threadIdx.x / 32 % N_WARPS; }
+  static __device__ __forceinline__ int n_warp() { return threadIdx.x / 32; }
   // The first of the two rows and of the two columns that a lane holds of a tile; the others are 8 and 1 further.
-  static __device__ __forceinline__ int row(int m) { return 16 * (m_warp() * MT + m) + threadIdx.x % 32 / 4; }
+  static __device__ __forceinline__ int row(int m) { return 16 * m + threadIdx.x % 32 / 4; }
   static __device__ __forceinline__ int column(int n) { return 8 * (n_warp() * NT + n) + 2 * (threadIdx.x % 4); }
 
   // Calls `f(row, column, two values, number)` for all neighbouring pairs of elements that this lane holds.
@@ -195,7 +193,7 @@ struct Tiling {
   // sums += tile times weights.
   static __device__ __forceinline__ void multiply(Sums& sums, const bf16* tile, Weights& weights) {
     const int lane = threadIdx.x % 32;
-    tile += (16 * m_warp() * MT + lane % 16) * TILE_STRIDE + 8 * (lane / 16);
+    tile += lane % 16 * TILE_STRIDE + 8 * (lane / 16);
 #pragma unroll
     for (int k = 0; k < H / 16; ++k) {
       uint4 b[NT / 2];

@@ -25,7 +25,7 @@
 #include "half.cuh"
 #include "triplets.cuh"
 
-typedef Tiling<ROWS, 8> Backward;  // of the backward kernel
+typedef Tiling<ROWS, 8, ROWS == 64 ? 4 : 8> Backward;  // of the backward kernel
 
 // Of the inputs of the products the backward kernel needs to know where they are above zero. The forward kernel keeps
 // that as bits: per tile, product and thread of the backward kernel a word, in which pair q (of PAIRS) that the thread
@@ -74,21 +74,18 @@ __device__ __forceinline__ void start_with(typename T::Sums& sums, const float* 
 // Also keeps the signs, if asked to. The pairs of a lane are, in their order, those of two lanes of the backward kernel.
 template <typename T, bool SAVE>
 __device__ __forceinline__ void store_rectified(typename T::Sums& sums, bf16* tile, u32* signs) {
-  static_assert(T::M_WARPS == 1 && T::MT * T::NT == 2 * Backward::MT * Backward::NT, "other than two lanes");
-  static_assert(Backward::M_WARPS == 2 ? T::NT == Backward::NT : T::MT == 1, "pairs in another order");
+  static_assert(T::MT == Backward::MT && T::NT == 2 * Backward::NT, "other than two lanes");
   u32 words[2] = {0, 0};
   T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
     const u32 two = pack_rectified(v[0], v[1]);
     *(u32*)(tile + row * TILE_STRIDE + column) = two;
     // Neither number has its sign bit, so the sum has it where a number is not zero, and nothing is carried.
-    words[pair / PAIRS] = words[pair / PAIRS] >> 1 | ((two + 0x7fff7fffu) & 0x80008000u);
+    u32& word = words[pair / 2 % T::NT / Backward::NT];
+    word = word >> 1 | ((two + 0x7fff7fffu) & 0x80008000u);
   });
   if (!SAVE) return;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int warp = Backward::M_WARPS == 2 ? half * Backward::N_WARPS + T::n_warp() : 2 * T::n_warp() + half;
-    signs[warp * 32 + threadIdx.x % 32] = words[half];
-  }
+  for (int half = 0; half < 2; ++half) signs[(2 * T::n_warp() + half) * 32 + threadIdx.x % 32] = words[half];
 }
 
 // Takes the scalars of a tile of edges through all products but the last. The inputs of the products, rectified, stand
@@ -140,7 +137,7 @@ struct Receivers {
 
   // The receiver, in the tile, and the column that this lane has in the end.
   static __device__ __forceinline__ int receiver(int group) {
-    return SENDERS < 8 ? 2 * group + threadIdx.x % 32 / 16 : T::m_warp() * GROUPS + group;
+    return SENDERS < 8 ? 2 * group + threadIdx.x % 32 / 16 : group;
   }
   static __device__ __forceinline__ int column(int call) {
     const int number = call * COUNT + threadIdx.x % 32 / 4 % COUNT;
@@ -148,6 +145,11 @@ struct Receivers {
   }
   // Whether no other lane has the same.
   static __device__ __forceinline__ bool first_of_its_kind() { return threadIdx.x % 32 / 4 % LANES < COUNT; }
+  // The group and the sender of the pairs that `T::for_pairs` counts.
+  static __device__ __forceinline__ int group_of(int pair) { return pair / (2 * T::NT) * (2 / HALVES) + pair % (2 / HALVES); }
+  static __device__ __forceinline__ int sender_of(int pair) {
+    return threadIdx.x % 32 / 4 % LANES + (HALVES == 2 ? 8 * (pair % 2) : 0);
+  }
   static __device__ __forceinline__ float& element(typename T::Sums& sums, int group, int number, int half) {
     return sums[group / (2 / HALVES)][number / 2][number % 2 + 2 * (HALVES == 2 ? half : group % 2)];
   }
@@ -300,19 +302,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
 #if defined(BUILD_messages_backward)
 typedef Receivers<Backward> OfNodes;
 
-// Shared memory: a tile; a tile, or at the end the shares of warps in V, v and the mixed scalars; the chosen senders
-// and their cotangents, or later the shares in b1 and the senders; the mixed scalars. messages.py counts the same.
-#define CHOSEN (2 * RECEIVERS * H)                                  // floats
-#define SHARES (Backward::M_WARPS * (1 + SENDERS) * H)
-#define OF_WARPS (Backward::N_WARPS * P * ROWS + Backward::M_WARPS * (P + 1) * H)
+// Shared memory: a tile; a tile, or at the end the shares of warps in the gradients of mixed scalars; the mixed scalars.
+// messages.py counts the same.
+#define OF_WARPS (Backward::N_WARPS * P * ROWS)  // floats
 
-// The sums of a tile over its senders, to `d_receive`, and over the receivers that this warp has, to `to_senders`.
-__device__ __forceinline__ void sum_over_nodes(Backward::Sums& sums, int first_j, float* d_receive, float* to_senders) {
+// The receivers of a tile are those of a lane, except that with few senders two lanes have half of them each.
+__device__ __forceinline__ float2 over_receivers(float2 mine) {
+  if (SENDERS >= 8) return mine;
+  return make_float2(mine.x + __shfl_xor_sync(0xffffffff, mine.x, 16), mine.y + __shfl_xor_sync(0xffffffff, mine.y, 16));
+}
+
+// The sums of a tile over its senders, to `d_receive`, and over its receivers, to `d_send`.
+__device__ __forceinline__ void sum_over_nodes(
+    Backward::Sums& sums, int first_j, int num_senders, float* d_receive, float* d_send) {
   typedef OfNodes R;
   static_assert(R::CALLS == 1, "more columns than lanes");
 #pragma unroll
   for (int half = 0; half < R::HALVES; ++half) {
-    const int i = threadIdx.x % 32 / 4 % R::LANES + 8 * half;
+    const int i = threadIdx.x % 32 / 4 + 8 * half;
 #pragma unroll
     for (int n = 0; n < Backward::NT; ++n) {
       float2 total = make_float2(0.0f, 0.0f);
@@ -321,11 +328,8 @@ __device__ __forceinline__ void sum_over_nodes(Backward::Sums& sums, int first_j
         total.x += R::element(sums, group, 2 * n, half);
         total.y += R::element(sums, group, 2 * n + 1, half);
       }
-      if (SENDERS < 8) {
-        total.x += __shfl_xor_sync(0xffffffff, total.x, 16);
-        total.y += __shfl_xor_sync(0xffffffff, total.y, 16);
-      }
-      *(float2*)(to_senders + (Backward::m_warp() * SENDERS + i) * H + Backward::column(n)) = total;
+      total = over_receivers(total);
+      if (i < num_senders) *(float2*)(d_send + i * H + Backward::column(n)) = total;
     }
   }
 #pragma unroll
@@ -340,7 +344,7 @@ __device__ __forceinline__ void sum_over_nodes(Backward::Sums& sums, int first_j
   }
 }
 
-// The sums over the rows of a warp, weighted by `factor(row)`, to `out`, an array over columns.
+// The sums over the rows of a tile, weighted by `factor(row)`, to `out`, an array over columns.
 template <typename F>
 __device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out, F factor) {
   constexpr int COUNT = OfNodes::COLUMNS;
@@ -357,12 +361,6 @@ __device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out, 
   if (threadIdx.x % 32 / 4 < COUNT) out[Backward::column(number / 2) + number % 2] = total;
 }
 
-// Adds up `vectors` vectors of which every row of warps has left its share.
-__device__ __forceinline__ void write_sum_of_shares(float* out, const float* shares, int vectors, int written) {
-  for (int k = threadIdx.x; k < written * H; k += Backward::NUM_THREADS)
-    out[k] = Backward::M_WARPS > 1 ? shares[k] + shares[vectors * H + k] : shares[k];
-}
-
 // Writes the cotangents of what the products gave, for the weights' gradients; the gradients of what nodes receive and
 // send, of the mixed scalars (and `expected`, their inner product with the scalars), and per tile the small gradients V,
 // v, b1, b2. The inputs of the products, and their signs, have been kept by the forward kernel.
@@ -371,12 +369,9 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     const u32* signs, const float* d_message, TIME_PARAMETERS
     OPERAND_PARAMETERS(bf16*, cotangent), float* d_receive, float* d_send, float* d_mixed, float* small) {
   bf16* const cotangents[PRODUCTS] = {OPERANDS(cotangent)};
-  float* chosen_d = (float*)((bf16*)memory + SHARED_TILE) + LARGER(SHARED_TILE / 2, OF_WARPS);
-  int* chosen = (int*)(chosen_d + RECEIVERS * H);
-  float *of_bias = chosen_d, *to_senders = of_bias + Backward::M_WARPS * H;
-  float* mixed = chosen_d + LARGER(CHOSEN, SHARES);
   bf16* const tiles[2] = {(bf16*)memory + SHARED_TILE, (bf16*)memory};
   float* of_warps = (float*)tiles[0];  // the last product reads the other one
+  float* mixed = of_warps + LARGER(SHARED_TILE / 2, OF_WARPS);
 
   const int num_tiles = RECEIVER_BLOCKS * SENDER_BLOCKS;
   const Sample at(num_tiles);
@@ -405,52 +400,67 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   record += at.at(TIMED_record, now) * N * N * RECORD;
   d_message += at.index * N * H;
   scalars += at.at(TIMED_scalars, now) * N * N * P;
-  for (int k = threadIdx.x; k < RECEIVERS * H; k += Backward::NUM_THREADS) {
-    const int j = first_j + k / H;
-    chosen[k] = j < N ? best[first_j * H + k] - first_i : -1;
-    chosen_d[k] = j < N ? d_message[first_j * H + k] : 0.0f;
-  }
-  for (int k = threadIdx.x; k < ROWS * P; k += Backward::NUM_THREADS) {
-    const int row = k / P, i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
-    mixed[k] = ATTENTION ? record[(i * N + j) * RECORD + N + 1 + k % P] : edge(scalars, i, j)[k % P];
-  }
   value += at.seed * P * H;
   transposed += at.seed * PRODUCTS * FRAGMENTS;
+  signs += (at.at(TIMED_signs, now) * num_tiles + tile) * (PRODUCTS * SIGNS);
+
+  // All that is needed for the first product is read before any of it is waited for.
+  typedef OfNodes R;
+  int2 chosen[R::GROUPS][Backward::NT];  // senders of the messages to this lane's receivers
+  float2 d_chosen[R::GROUPS][Backward::NT];
+#pragma unroll
+  for (int group = 0; group < R::GROUPS; ++group)
+#pragma unroll
+    for (int n = 0; n < Backward::NT; ++n) {
+      const int j = first_j + R::receiver(group), place = last(j) * H + Backward::column(n);
+      chosen[group][n] = *(const int2*)(best + place);
+      d_chosen[group][n] = *(const float2*)(d_message + place);
+      if (j >= N) d_chosen[group][n] = make_float2(0.0f, 0.0f);
+    }
   u32 positive[PRODUCTS];
 #pragma unroll
-  for (int m = 0; m < PRODUCTS; ++m)
-    positive[m] = signs[((at.at(TIMED_signs, now) * num_tiles + tile) * PRODUCTS + m) * SIGNS + threadIdx.x];
-  __syncthreads();
+  for (int m = 0; m < PRODUCTS; ++m) positive[m] = signs[m * SIGNS + threadIdx.x];
+  constexpr int TURNS = (ROWS * P + Backward::NUM_THREADS - 1) / Backward::NUM_THREADS;
+  float staged[TURNS];
+#pragma unroll
+  for (int turn = 0; turn < TURNS; ++turn) {
+    const int k = min(turn * Backward::NUM_THREADS + (int)threadIdx.x, ROWS * P - 1), row = k / P;
+    const int i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
+    staged[turn] = ATTENTION ? record[(i * N + j) * RECORD + N + 1 + k % P] : edge(scalars, i, j)[k % P];
+  }
+  Backward::Weights of_product(transposed + (PRODUCTS - 1) * FRAGMENTS);
+#pragma unroll
+  for (int turn = 0; turn < TURNS; ++turn) {
+    const int k = turn * Backward::NUM_THREADS + threadIdx.x;
+    if (k < ROWS * P) mixed[k] = staged[turn];
+  }
 
   // The cotangent of a message goes to the sender that it came from.
   Backward::Sums sums;
-  Backward::for_pairs(sums, [&](int row, int column, float*, int) {
-    const int from = row / SENDERS * H + column, i = row % SENDERS;
-    store_pair(tiles[PRODUCTS % 2], row, column, chosen[from] == i ? chosen_d[from] : 0.0f,
-               chosen[from + 1] == i ? chosen_d[from + 1] : 0.0f);
+  Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
+    const int i = first_i + R::sender_of(pair), group = R::group_of(pair), n = pair / 2 % Backward::NT;
+    store_pair(tiles[PRODUCTS % 2], row, column, chosen[group][n].x == i ? d_chosen[group][n].x : 0.0f,
+               chosen[group][n].y == i ? d_chosen[group][n].y : 0.0f);
   });
-  if (threadIdx.x < H) {
-    float sum = 0.0f;
+  const auto is_here = [&](int i) { return SENDER_BLOCKS == 1 || i / SENDERS == first_i / SENDERS; };
 #pragma unroll
-    for (int j = 0; j < RECEIVERS; ++j) {
-      const int i = chosen[j * H + threadIdx.x];
-      sum += i >= 0 && i < SENDERS ? chosen_d[j * H + threadIdx.x] : 0.0f;
+  for (int n = 0; n < Backward::NT; ++n) {
+    float2 total = make_float2(0.0f, 0.0f);
+#pragma unroll
+    for (int group = 0; group < R::GROUPS; ++group) {
+      total.x += is_here(chosen[group][n].x) ? d_chosen[group][n].x : 0.0f;
+      total.y += is_here(chosen[group][n].y) ? d_chosen[group][n].y : 0.0f;
     }
-    small[(P + 2) * H + threadIdx.x] = sum;
+    total = over_receivers(total);
+    if (threadIdx.x % 32 < 4) *(float2*)(small + (P + 2) * H + Backward::column(n)) = total;
   }
-  const auto write_to_senders = [&]() {
-    write_sum_of_shares(d_send, to_senders, SENDERS, num_senders);
-  };
 #pragma unroll
   for (int m = PRODUCTS - 1; m >= 0; --m) {
     bf16* const cotangent = tiles[(2 * PRODUCTS - 1 - m) % 2];
-    Backward::Weights of_product(transposed + m * FRAGMENTS);
     __syncthreads();
-    // What the last turn left behind.
-    if (m == PRODUCTS - 2) write_sum_of_shares(small + (P + 1) * H, of_bias, 1, 1);
-    if (ATTENTION && m == 0) write_to_senders();
     Backward::clear(sums);
     Backward::multiply(sums, cotangent, of_product);
+    if (m > 0) of_product.start(transposed + (m - 1) * FRAGMENTS);
     Backward::copy_out(cotangents[m] + number * (ROWS * H), cotangent);
     Backward::for_pairs(sums, [&](int row, int column, float* v, int pair) {
       v[0] = positive[m] >> first_sign(pair) & 1 ? v[0] : 0.0f;
@@ -461,33 +471,34 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
       const float2 rounded = unpack_pair(packed);
       v[0] = rounded.x, v[1] = rounded.y;
     });
-    if (m == PRODUCTS - 1) sum_over_rows(sums, of_bias + Backward::m_warp() * H, [](int) { return 1.0f; });
+    if (m == PRODUCTS - 1) sum_over_rows(sums, small + (P + 1) * H, [](int) { return 1.0f; });
     // What `receive_j + send_i` is added to: with attention the output of the first product, without it its input.
-    if (m == (ATTENTION ? 1 : 0)) sum_over_nodes(sums, first_j, d_receive, to_senders);
+    if (m == (ATTENTION ? 1 : 0)) sum_over_nodes(sums, first_j, num_senders, d_receive, d_send);
   }
 
-  // The gradients of V and v, summed over rows, and of the mixed scalars, over columns; then over warps.
-  float* of_value = of_warps + Backward::N_WARPS * P * ROWS;
+  // The gradients of V and v, summed over rows, and of the mixed scalars, over columns and then over warps.
 #pragma unroll 2
   for (int p = 0; p < P; ++p) {
-    constexpr int COUNT = 2 * Backward::MT;
-    float along[COUNT];
+    constexpr int COUNT = Backward::MT == 1 ? 2 : 4, CALLS = 2 * Backward::MT / COUNT;
+    float along[CALLS][COUNT];
 #pragma unroll
-    for (int r = 0; r < COUNT; ++r) along[r] = 0.0f;
+    for (int r = 0; r < CALLS * COUNT; ++r) along[r / COUNT][r % COUNT] = 0.0f;
     Backward::for_pairs(sums, [&](int, int column, float* v, int pair) {
       const float2 direction = *(const float2*)(value + p * H + column);
       const int r = pair / (2 * Backward::NT) * 2 + pair % 2;
-      along[r] = fmaf(v[0], direction.x, fmaf(v[1], direction.y, along[r]));
+      float& sum = along[r / COUNT][r % COUNT];
+      sum = fmaf(v[0], direction.x, fmaf(v[1], direction.y, sum));
     });
-    const float total = sum_over_some_lanes<COUNT, 1, 4>(along);
-    const int r = threadIdx.x % COUNT, row = Backward::row(r / 2) + 8 * (r % 2);
-    if (threadIdx.x % 4 < COUNT) of_warps[(Backward::n_warp() * P + p) * ROWS + row] = total;
-    sum_over_rows(sums, of_value + (Backward::m_warp() * (P + 1) + p) * H, [&](int row) { return mixed[row * P + p]; });
+#pragma unroll
+    for (int call = 0; call < CALLS; ++call) {
+      const float total = sum_over_some_lanes<COUNT, 1, 4>(along[call]);
+      const int r = call * COUNT + threadIdx.x % COUNT, row = Backward::row(r / 2) + 8 * (r % 2);
+      if (threadIdx.x % 4 < COUNT) of_warps[(Backward::n_warp() * P + p) * ROWS + row] = total;
+    }
+    sum_over_rows(sums, small + p * H, [&](int row) { return mixed[row * P + p]; });
   }
-  sum_over_rows(sums, of_value + (Backward::m_warp() * (P + 1) + P) * H, [](int) { return 1.0f; });
+  sum_over_rows(sums, small + P * H, [](int) { return 1.0f; });
   __syncthreads();
-  if (!ATTENTION) write_to_senders();
-  write_sum_of_shares(small, of_value, P + 1, P + 1);
   for (int row = threadIdx.x; row < ROWS; row += Backward::NUM_THREADS) {
     const int i = first_i + row % SENDERS, j = first_j + row / SENDERS;
     if (i >= N || j >= N) continue;

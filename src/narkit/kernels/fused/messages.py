@@ -141,13 +141,9 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_message, slope) 
     samples, n = terms.shape[:2]
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = _Tiling.of(n)
-    # As in messages.cu. Eight warps share a tile; if it has more than 16 rows, they stand in two rows of four.
-    tile = tiling.rows * TILE_STRIDE * 2
-    m_warps = 2 if tiling.rows > 16 else 1
-    of_warps = 8 // m_warps * num_scalars * tiling.rows + m_warps * (num_scalars + 1) * H
-    shares = m_warps * (1 + tiling.senders) * H
-    shared = tile + max(tile, 4 * of_warps) + 4 * max(2 * tiling.receivers * H, shares)
-    shared += tiling.rows * num_scalars * 4
+    # As in messages.cu.
+    tile, scalars_of_tile = tiling.rows * TILE_STRIDE * 2, tiling.rows * num_scalars * 4
+    shared = tile + max(tile, BACKWARD_THREADS // 32 * scalars_of_tile) + scalars_of_tile
     rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"), (5, "TIMED_signs"))
     rows_written = (*((i, "TIMED_cotangents") for i in range(num_products)), (num_products + 3, "TIMED_small"))
     kernel = _kernel(
