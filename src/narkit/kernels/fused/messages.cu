@@ -304,7 +304,9 @@ typedef Receivers<Backward> OfNodes;
 
 // Shared memory: a tile; a tile, or at the end the shares of warps in the gradients of mixed scalars; the mixed scalars.
 // messages.py counts the same.
-#define OF_WARPS (Backward::N_WARPS * P * ROWS)  // floats
+#define SHARES (8 * SCALAR_STEPS)  // floats of a row: its scalars and zeros
+#define OF_WARPS (Backward::N_WARPS * ROWS * SHARES)
+#define VALUE_STEPS ((P + 8) / 8)  // of eight rows of small gradients: V, v
 
 // The receivers of a tile are those of a lane, except that with few senders two lanes have half of them each.
 __device__ __forceinline__ float2 over_receivers(float2 mine) {
@@ -344,21 +346,106 @@ __device__ __forceinline__ void sum_over_nodes(
   }
 }
 
-// The sums over the rows of a tile, weighted by `factor(row)`, to `out`, an array over columns.
-template <typename F>
-__device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out, F factor) {
-  constexpr int COUNT = OfNodes::COLUMNS;
-  float values[COUNT];
+// The sums over the rows of a tile, to `out`, an array over columns.
+__device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out) {
+  float values[OfNodes::COLUMNS];
 #pragma unroll
-  for (int c = 0; c < COUNT; ++c) values[c] = 0.0f;
-  Backward::for_pairs(sums, [&](int row, int, float* v, int pair) {
+  for (int c = 0; c < OfNodes::COLUMNS; ++c) values[c] = 0.0f;
+  Backward::for_pairs(sums, [&](int, int, float* v, int pair) {
     const int c = 2 * (pair / 2 % Backward::NT);
-    values[c] = fmaf(factor(row), v[0], values[c]);
-    values[c + 1] = fmaf(factor(row), v[1], values[c + 1]);
+    values[c] += v[0];
+    values[c + 1] += v[1];
   });
-  const float total = sum_over_some_lanes<COUNT, 4, 32>(values);
-  const int number = threadIdx.x % 32 / 4 % COUNT;
-  if (threadIdx.x % 32 / 4 < COUNT) out[Backward::column(number / 2) + number % 2] = total;
+  const float total = sum_over_some_lanes<OfNodes::COLUMNS, 4, 32>(values);
+  const int number = threadIdx.x % 32 / 4 % OfNodes::COLUMNS;
+  if (threadIdx.x % 32 / 4 < OfNodes::COLUMNS) out[Backward::column(number / 2) + number % 2] = total;
+}
+
+// Two numbers rounded to bfloat16, and what that leaves, rounded.
+struct Split {
+  u32 high, low;
+  __device__ __forceinline__ Split(float x, float y) : high(pack(x, y)) {
+    const float2 rounded = unpack_pair(high);
+    low = pack(x - rounded.x, y - rounded.y);
+  }
+};
+
+// This lane's part of V as a right operand, with columns for scalars.
+struct Directions {
+  float2 numbers[SCALAR_STEPS][2];
+  __device__ __forceinline__ void read(const float* value) {
+    const int g = threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step)
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const int p = 8 * step + g;
+        numbers[step][n] = make_float2(0.0f, 0.0f);
+        if (p < P) numbers[step][n] = *(const float2*)(value + p * H + Backward::column(n));
+      }
+  }
+};
+
+// The gradients of V and v, to `small`, and the warps' shares in those of the mixed scalars, to `of_warps`, from the
+// gradient of what V and v made. The matrix units do it: of all factors but a 1 for v there are two parts, and but for
+// the product of the second ones all that is to be added.
+__device__ __forceinline__ void pull_through_value(
+    Backward::Sums& sums, const Directions& directions, const float* mixed, float* of_warps, float* small) {
+  static_assert(Backward::NT == 2, "the columns of a warp are the inputs of one step of the matrix units");
+  const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+  float of_value[VALUE_STEPS][2][4];
+#pragma unroll
+  for (int c = 0; c < VALUE_STEPS * 8; ++c) of_value[c / 8][c / 4 % 2][c % 4] = 0.0f;
+#pragma unroll
+  for (int m = 0; m < Backward::MT; ++m) {
+    u32 high[4], low[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float* v = sums[m][e / 2] + 2 * (e % 2);
+      const Split both(v[0], v[1]);
+      high[e] = both.high, low[e] = both.low;
+    }
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const float2* d = directions.numbers[step];
+      const Split first(d[0].x, d[0].y), second(d[1].x, d[1].y);
+      float shares[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+      multiply_accumulate(shares, low, first.high, second.high);
+      multiply_accumulate(shares, high, first.low, second.low);
+      multiply_accumulate(shares, high, first.high, second.high);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        *(float2*)(of_warps + (Backward::n_warp() * ROWS + 16 * m + 8 * half + g) * SHARES + 8 * step + 2 * q) =
+            make_float2(shares[2 * half], shares[2 * half + 1]);
+    }
+    // With rows as inputs: scalars in the rows g, what their rounding leaves in the rows g + 8.
+#pragma unroll
+    for (int e = 0; e < 4; ++e) high[e] = transposed(high[e]), low[e] = transposed(low[e]);
+#pragma unroll
+    for (int step = 0; step < VALUE_STEPS; ++step) {
+      const int p = 8 * step + g;
+      u32 scalars[4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* s = mixed + (16 * m + 8 * half + 2 * q) * P + p;
+        const Split both(p < P ? s[0] : p == P ? 1.0f : 0.0f, p < P ? s[P] : p == P ? 1.0f : 0.0f);
+        scalars[2 * half] = both.high, scalars[2 * half + 1] = both.low;
+      }
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        multiply_accumulate(of_value[step][n], scalars, low[2 * n], low[2 * n + 1]);
+        multiply_accumulate(of_value[step][n], scalars, high[2 * n], high[2 * n + 1]);
+      }
+    }
+  }
+#pragma unroll
+  for (int step = 0; step < VALUE_STEPS; ++step)
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const float* c = of_value[step][n];
+      if (8 * step + g <= P)
+        *(float2*)(small + (8 * step + g) * H + Backward::column(n)) = make_float2(c[0] + c[2], c[1] + c[3]);
+    }
 }
 
 // Writes the cotangents of what the products gave, for the weights' gradients; the gradients of what nodes receive and
@@ -454,9 +541,11 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     total = over_receivers(total);
     if (threadIdx.x % 32 < 4) *(float2*)(small + (P + 2) * H + Backward::column(n)) = total;
   }
+  Directions directions;
 #pragma unroll
   for (int m = PRODUCTS - 1; m >= 0; --m) {
     bf16* const cotangent = tiles[(2 * PRODUCTS - 1 - m) % 2];
+    if (m == 0) directions.read(value);
     __syncthreads();
     Backward::clear(sums);
     Backward::multiply(sums, cotangent, of_product);
@@ -471,47 +560,37 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
       const float2 rounded = unpack_pair(packed);
       v[0] = rounded.x, v[1] = rounded.y;
     });
-    if (m == PRODUCTS - 1) sum_over_rows(sums, small + (P + 1) * H, [](int) { return 1.0f; });
+    if (m == PRODUCTS - 1) sum_over_rows(sums, small + (P + 1) * H);
     // What `receive_j + send_i` is added to: with attention the output of the first product, without it its input.
     if (m == (ATTENTION ? 1 : 0)) sum_over_nodes(sums, first_j, num_senders, d_receive, d_send);
   }
 
-  // The gradients of V and v, summed over rows, and of the mixed scalars, over columns and then over warps.
-#pragma unroll 2
-  for (int p = 0; p < P; ++p) {
-    constexpr int COUNT = Backward::MT == 1 ? 2 : 4, CALLS = 2 * Backward::MT / COUNT;
-    float along[CALLS][COUNT];
-#pragma unroll
-    for (int r = 0; r < CALLS * COUNT; ++r) along[r / COUNT][r % COUNT] = 0.0f;
-    Backward::for_pairs(sums, [&](int, int column, float* v, int pair) {
-      const float2 direction = *(const float2*)(value + p * H + column);
-      const int r = pair / (2 * Backward::NT) * 2 + pair % 2;
-      float& sum = along[r / COUNT][r % COUNT];
-      sum = fmaf(v[0], direction.x, fmaf(v[1], direction.y, sum));
-    });
-#pragma unroll
-    for (int call = 0; call < CALLS; ++call) {
-      const float total = sum_over_some_lanes<COUNT, 1, 4>(along[call]);
-      const int r = call * COUNT + threadIdx.x % COUNT, row = Backward::row(r / 2) + 8 * (r % 2);
-      if (threadIdx.x % 4 < COUNT) of_warps[(Backward::n_warp() * P + p) * ROWS + row] = total;
-    }
-    sum_over_rows(sums, small + p * H, [&](int row) { return mixed[row * P + p]; });
-  }
-  sum_over_rows(sums, small + P * H, [](int) { return 1.0f; });
+  pull_through_value(sums, directions, mixed, of_warps, small);
   __syncthreads();
-  for (int row = threadIdx.x; row < ROWS; row += Backward::NUM_THREADS) {
+#pragma unroll 1
+  for (int row = threadIdx.x / 4; row < ROWS; row += Backward::NUM_THREADS / 4) {
     const int i = first_i + row % SENDERS, j = first_j + row / SENDERS;
-    if (i >= N || j >= N) continue;
-    float expected = 0.0f;
+    const bool exists = i < N && j < N;
+    float expected = 0.0f, *out = d_mixed + (i * N + j) * (P + 1);
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      float total = 0.0f;
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const int first = 8 * step + 2 * (threadIdx.x % 4);
+      float total[2] = {0.0f, 0.0f};
 #pragma unroll
-      for (int w = 0; w < Backward::N_WARPS; ++w) total += of_warps[(w * P + p) * ROWS + row];
-      expected = fmaf(total, mixed[row * P + p], expected);
-      d_mixed[(i * N + j) * (P + 1) + p] = total;
+      for (int w = 0; w < Backward::N_WARPS; ++w) {
+        const float2 share = *(const float2*)(of_warps + (w * ROWS + row) * SHARES + first);
+        total[0] += share.x, total[1] += share.y;
+      }
+#pragma unroll
+      for (int c = 0; c < 2; ++c)
+        if (first + c < P) {
+          expected = fmaf(total[c], mixed[row * P + first + c], expected);
+          if (exists) out[first + c] = total[c];
+        }
     }
-    d_mixed[(i * N + j) * (P + 1) + P] = expected;
+    expected += __shfl_xor_sync(0xffffffff, expected, 1);
+    expected += __shfl_xor_sync(0xffffffff, expected, 2);
+    if (exists && threadIdx.x % 4 == 0) out[P] = expected;
   }
 }
 

@@ -142,8 +142,8 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_message, slope) 
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = _Tiling.of(n)
     # As in messages.cu.
-    tile, scalars_of_tile = tiling.rows * TILE_STRIDE * 2, tiling.rows * num_scalars * 4
-    shared = tile + max(tile, BACKWARD_THREADS // 32 * scalars_of_tile) + scalars_of_tile
+    tile, shares = tiling.rows * TILE_STRIDE * 2, BACKWARD_THREADS // 32 * tiling.rows * 8 * -(-num_scalars // 8) * 4
+    shared = tile + max(tile, shares) + tiling.rows * num_scalars * 4
     rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"), (5, "TIMED_signs"))
     rows_written = (*((i, "TIMED_cotangents") for i in range(num_products)), (num_products + 3, "TIMED_small"))
     kernel = _kernel(
