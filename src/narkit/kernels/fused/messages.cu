@@ -71,30 +71,42 @@ __device__ __forceinline__ void start_with(typename T::Sums& sums, const float* 
   });
 }
 
-// Also keeps the signs, if asked to. The pairs of a lane are, in their order, those of two lanes of the backward kernel.
-template <typename T, bool SAVE>
-__device__ __forceinline__ void store_rectified(typename T::Sums& sums, bf16* tile, u32* signs) {
+// The pairs of a lane are, in their order, those of two lanes of the backward kernel.
+struct Signs {
+  u32 words[2];
+};
+
+// Gives the signs, to be written later: what is read after that write waits for it.
+template <typename T>
+__device__ __forceinline__ Signs store_rectified(typename T::Sums& sums, bf16* tile) {
   static_assert(T::MT == Backward::MT && T::NT == 2 * Backward::NT, "other than two lanes");
-  u32 words[2] = {0, 0};
+  Signs signs = {{0, 0}};
   T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
     const u32 two = pack_rectified(v[0], v[1]);
     *(u32*)(tile + row * TILE_STRIDE + column) = two;
     // Neither number has its sign bit, so the sum has it where a number is not zero, and nothing is carried.
-    u32& word = words[pair / 2 % T::NT / Backward::NT];
+    u32& word = signs.words[pair / 2 % T::NT / Backward::NT];
     word = word >> 1 | ((two + 0x7fff7fffu) & 0x80008000u);
   });
-  if (!SAVE) return;
+  return signs;
+}
+
+template <typename T>
+__device__ __forceinline__ void write_signs(u32* out, const Signs& signs) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) signs[(2 * T::n_warp() + half) * 32 + threadIdx.x % 32] = words[half];
+  for (int half = 0; half < 2; ++half) out[(2 * T::n_warp() + half) * 32 + threadIdx.x % 32] = signs.words[half];
 }
 
 // Takes the scalars of a tile of edges through all products but the last. The inputs of the products, rectified, stand
 // in turn in the two tiles: `written(m)` is called while the input of product m is complete. The last is in tile
-// PRODUCTS - 1 modulo 2 at the end. Their `signs` are kept if SAVE.
+// PRODUCTS - 1 modulo 2 at the end. Their `signs` are kept if SAVE, but those of the last are given back. Weights are
+// under way before they are needed, at the end those of the last product.
 template <typename T, bool SAVE, typename Written>
-__device__ __forceinline__ void through_products(
+__device__ __forceinline__ Signs through_products(
     const float* terms, const float* mixed, const float* value, const float* value_offset, const u32* weights,
-    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], u32* signs, Written written) {
+    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], u32* signs,
+    typename T::Weights& of_product, Written written) {
+  of_product.start(weights);
   typename T::Sums sums;
   start_with<T>(sums, value_offset);
   if (!ATTENTION) add_nodes<T>(sums, terms, first_i, first_j);
@@ -108,19 +120,20 @@ __device__ __forceinline__ void through_products(
     });
 #pragma unroll
   for (int m = 0; m < PRODUCTS - 1; ++m) {
-    store_rectified<T, SAVE>(sums, tiles[m % 2], signs + m * SIGNS);
-    typename T::Weights of_product(weights + m * FRAGMENTS);
+    const Signs of_input = store_rectified<T>(sums, tiles[m % 2]);
     if (m == PRODUCTS - 2) {
       start_with<T>(sums, biases);
     } else {
       T::clear(sums);
       add_nodes<T>(sums, terms, first_i, first_j);
     }
+    if (SAVE) write_signs<T>(signs + m * SIGNS, of_input);
     __syncthreads();
     T::multiply(sums, tiles[m % 2], of_product);
+    of_product.start(weights + (m + 1) * FRAGMENTS);
     written(m);
   }
-  store_rectified<T, SAVE>(sums, tiles[(PRODUCTS - 1) % 2], signs + (PRODUCTS - 1) * SIGNS);
+  return store_rectified<T>(sums, tiles[(PRODUCTS - 1) % 2]);
 }
 
 // How the rows of a tile, j after j, lie in the registers of a warp and its lanes. A lane holds two rows of every row
@@ -185,7 +198,7 @@ __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
     float* record, u32* signs, Keep keep) {
-  typedef Tiling<ROWS, WARPS, N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
+  typedef Tiling<ROWS, WARPS, ROWS < 64 ? 8 : N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
 #if ATTENTION
@@ -226,12 +239,14 @@ __device__ __forceinline__ void forward(
     own_scalars(scalars, first_i, first_j, mixed);
 #endif
     __syncthreads();
-    through_products<T, SAVE>(terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
-                              signs + first_i / SENDERS * (PRODUCTS * SIGNS),
-                              [&](int m) { keep(m, tiles[m % 2], first_i); });
+    typename T::Weights of_product;
+    u32* of_tile = signs + first_i / SENDERS * (PRODUCTS * SIGNS);
+    const Signs of_input = through_products<T, SAVE>(
+        terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles, of_tile, of_product,
+        [&](int m) { keep(m, tiles[m % 2], first_i); });
     typename T::Sums sums;
-    typename T::Weights of_product(weights + (PRODUCTS - 1) * FRAGMENTS);
     start_with<T>(sums, biases + H);
+    if (SAVE) write_signs<T>(of_tile + (PRODUCTS - 1) * SIGNS, of_input);
     __syncthreads();
     T::multiply(sums, tiles[(PRODUCTS - 1) % 2], of_product);
     keep(PRODUCTS - 1, tiles[(PRODUCTS - 1) % 2], first_i);
