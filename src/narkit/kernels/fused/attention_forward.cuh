@@ -2,6 +2,9 @@
 
 #if ATTENTION
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
+// Warps that share 4 x 4 edges, where there are fewer edges than warps: first each has some of the features, then some i.
+#define SHARING (SENDERS < 4 * WARPS ? 4 * WARPS / SENDERS : 1)
+static_assert(SHARING == 1 || CHUNKS == 1, "logits are exchanged once");
 
 // Features go to the matrix units sixteen at a time in such an order that a lane q has four neighbours of each tile:
 // 32 q + 4 tile and the next three.
@@ -12,6 +15,9 @@ struct AttentionMemory {
   u32 weights[H / 16][32][2];          // a (1 - slope): columns of its high and of its low part, by turns
   u32 on_direction[2][SCALAR_STEPS][4];  // slope a . E2, slope a . E3
   float on_node[N];                    // slope a . x_k
+#if SENDERS < 4 * WARPS
+  float logits[WARPS][8][32];          // what each warp has summed, lane by lane
+#endif
 };
 
 __device__ __forceinline__ void stage(
@@ -49,12 +55,14 @@ __device__ __forceinline__ void stage(
   }
 }
 
-// The attention of 4 x 4 edges by one warp: mixed scalars to shared memory, with SAVE the record to global memory.
+// The attention of 4 x 4 edges by one warp, or by SHARING of them: mixed scalars to shared memory, with SAVE the record to
+// global memory.
 template <bool SAVE>
 __device__ __forceinline__ void attend(
-    const AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j, int i_in_tile,
+    AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j, int i_in_tile,
     int j_in_tile, float* mixed, float* record) {
   const Lane at;
+  const int part = threadIdx.x / 32 % SHARING;
   // Edge number 4 a + b is the one from i = first_i + a to j = first_j + b. Of rows of edges a lane has g and g + 8.
   RowsOfScalars of_ij;
   of_ij.load(edge(scalars, last(first_i + at.g / 4), last(first_j + at.g % 4)),
@@ -87,7 +95,7 @@ __device__ __forceinline__ void attend(
 #pragma unroll
       for (int e = 0; e < 4; ++e) logits[a][e] = 0.0f;
 #pragma unroll 1
-    for (int tile = 0; tile < H / 16; ++tile) {
+    for (int tile = part * (H / 16 / SHARING); tile < (part + 1) * (H / 16 / SHARING); ++tile) {
       const int feature = 32 * at.q + 4 * tile;
       const float4 of_j = *(const float4*)(x_j + feature);
       const float4 of_i[2] = {*(const float4*)(x_i[0] + feature), *(const float4*)(x_i[1] + feature)};
@@ -162,6 +170,26 @@ __device__ __forceinline__ void attend(
       }
     }
 
+    float bent[4][2];  // the sums of both columns
+#pragma unroll
+    for (int a = 0; a < 4; ++a)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) bent[a][r] = logits[a][2 * r] + logits[a][2 * r + 1];
+#if SENDERS < 4 * WARPS
+    float(*of_warps)[8][32] = shared.logits + (threadIdx.x / 32 - part);
+#pragma unroll
+    for (int v = 0; v < 8; ++v) of_warps[part][v][threadIdx.x % 32] = bent[v / 2][v % 2];
+    __syncthreads();
+#pragma unroll
+    for (int v = 0; v < 8; ++v) {
+      if (v / 2 % SHARING != part) continue;
+      float sum = 0.0f;
+#pragma unroll
+      for (int w = 0; w < SHARING; ++w) sum += of_warps[w][v][threadIdx.x % 32];
+      bent[v / 2][v % 2] = sum;
+    }
+#endif
+
     // The linear part: slope a . (x_k + s_ik E2 + s_jk E3); what does not depend on k cancels.
     float linear[2] = {0.0f, 0.0f};
     const float on_nodes[4] = {shared.on_node[last(k[0])], 0.0f, shared.on_node[last(k[1])], 0.0f};
@@ -178,6 +206,7 @@ __device__ __forceinline__ void attend(
     }
 #pragma unroll
     for (int a = 0; a < 4; ++a) {
+      if (a % SHARING != part) continue;
       float sums[4];
 #pragma unroll
       for (int step = 0; step < SCALAR_STEPS; ++step) {
@@ -188,7 +217,7 @@ __device__ __forceinline__ void attend(
       float logit[2], higher = highest[a];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        logit[r] = k[r] < N ? logits[a][2 * r] + logits[a][2 * r + 1] + sums[2 * r] + linear[r] : -1e30f;
+        logit[r] = k[r] < N ? bent[a][r] + sums[2 * r] + linear[r] : -1e30f;
         if (SAVE && i < N && my_j < N && k[r] < N) record[(i * N + my_j) * RECORD + k[r]] = logit[r];
         higher = fmaxf(higher, logit[r]);
       }
@@ -206,12 +235,12 @@ __device__ __forceinline__ void attend(
 
   const float sum = sum_over_g(total);
   const int my_a = value_of_lane(), i = first_i + my_a;
-  const bool saves = SAVE && at.g % 2 == 0 && i < N && my_j < N;
+  const bool writes = at.g % 2 == 0 && my_a % SHARING == part, saves = SAVE && writes && i < N && my_j < N;
   const int row = (j_in_tile + at.q) * SENDERS + i_in_tile + my_a;
 #pragma unroll
   for (int p = 0; p < P; ++p) {
     const float mean = sum_over_g(mix[p]) / sum;
-    if (at.g % 2 == 0) mixed[row * P + p] = mean;
+    if (writes) mixed[row * P + p] = mean;
     if (saves) record[(i * N + my_j) * RECORD + N + 1 + p] = mean;
   }
   const float top = my_a < 2 ? (my_a ? highest[1] : highest[0]) : (my_a == 2 ? highest[2] : highest[3]);

@@ -232,7 +232,7 @@ __device__ __forceinline__ void forward(
     if (first_i > 0) __syncthreads();
     stage(shared, terms, triplet, attention);
     __syncthreads();
-    for (int a = threadIdx.x / 32 * 4; a < SENDERS; a += 4 * WARPS)
+    for (int a = threadIdx.x / 32 / SHARING * 4; a < SENDERS; a += 4 * WARPS / SHARING)
       for (int b = 0; b < RECEIVERS; b += 4)
         attend<SAVE>(shared, terms, scalars, first_i + a, first_j + b, a, b, mixed, record);
 #else

@@ -245,7 +245,8 @@ def _run_forward(name: str, terms, scalars, weights, slope, rows, outputs) -> li
     tiling = _Tiling.of(n)
     shared = 2 * tiling.rows * TILE_STRIDE * 2
     if weights.attention is not None:  # what the attention needs is there first
-        shared = max(shared, 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n))
+        exchanged = WARPS * 8 * 32 if tiling.senders < 4 * WARPS else 0
+        shared = max(shared, 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n + exchanged))
     shared += tiling.rows * num_scalars * 4
     attends = weights.attention is not None
     kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared, rows)
