@@ -2,7 +2,7 @@
 
 #if ATTENTION
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
-// Warps that share 4 x 4 edges, where there are fewer edges than warps: first each has some of the features, then some i.
+// Warps that share 4 x 4 edges, where there are too few of these for all: each has some features, later some senders.
 #define SHARING (SENDERS < 4 * WARPS ? 4 * WARPS / SENDERS : 1)
 static_assert(SHARING == 1 || CHUNKS == 1, "logits are exchanged once");
 
@@ -55,8 +55,8 @@ __device__ __forceinline__ void stage(
   }
 }
 
-// The attention of 4 x 4 edges by one warp, or by SHARING of them: mixed scalars to shared memory, with SAVE the record to
-// global memory.
+// The attention of 4 x 4 edges by one warp, or by SHARING of them: mixed scalars to shared memory, with SAVE the record
+// to global memory.
 template <bool SAVE>
 __device__ __forceinline__ void attend(
     AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j, int i_in_tile,

@@ -159,7 +159,9 @@ struct Receivers {
   // Whether no other lane has the same.
   static __device__ __forceinline__ bool first_of_its_kind() { return threadIdx.x % 32 / 4 % LANES < COUNT; }
   // The group and the sender of the pairs that `T::for_pairs` counts.
-  static __device__ __forceinline__ int group_of(int pair) { return pair / (2 * T::NT) * (2 / HALVES) + pair % (2 / HALVES); }
+  static __device__ __forceinline__ int group_of(int pair) {
+    return pair / (2 * T::NT) * (2 / HALVES) + pair % (2 / HALVES);
+  }
   static __device__ __forceinline__ int sender_of(int pair) {
     return threadIdx.x % 32 / 4 % LANES + (HALVES == 2 ? 8 * (pair % 2) : 0);
   }
@@ -321,12 +323,12 @@ typedef Receivers<Backward> OfNodes;
 // messages.py counts the same.
 #define SHARES (8 * SCALAR_STEPS)  // floats of a row: its scalars and zeros
 #define OF_WARPS (Backward::N_WARPS * ROWS * SHARES)
-#define VALUE_STEPS ((P + 8) / 8)  // of eight rows of small gradients: V, v
 
 // The receivers of a tile are those of a lane, except that with few senders two lanes have half of them each.
 __device__ __forceinline__ float2 over_receivers(float2 mine) {
   if (SENDERS >= 8) return mine;
-  return make_float2(mine.x + __shfl_xor_sync(0xffffffff, mine.x, 16), mine.y + __shfl_xor_sync(0xffffffff, mine.y, 16));
+  const float2 other = {__shfl_xor_sync(0xffffffff, mine.x, 16), __shfl_xor_sync(0xffffffff, mine.y, 16)};
+  return make_float2(mine.x + other.x, mine.y + other.y);
 }
 
 // The sums of a tile over its senders, to `d_receive`, and over its receivers, to `d_send`.
@@ -376,92 +378,7 @@ __device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out) 
   if (threadIdx.x % 32 / 4 < OfNodes::COLUMNS) out[Backward::column(number / 2) + number % 2] = total;
 }
 
-// Two numbers rounded to bfloat16, and what that leaves, rounded.
-struct Split {
-  u32 high, low;
-  __device__ __forceinline__ Split(float x, float y) : high(pack(x, y)) {
-    const float2 rounded = unpack_pair(high);
-    low = pack(x - rounded.x, y - rounded.y);
-  }
-};
-
-// This lane's part of V as a right operand, with columns for scalars.
-struct Directions {
-  float2 numbers[SCALAR_STEPS][2];
-  __device__ __forceinline__ void read(const float* value) {
-    const int g = threadIdx.x % 32 / 4;
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step)
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const int p = 8 * step + g;
-        numbers[step][n] = make_float2(0.0f, 0.0f);
-        if (p < P) numbers[step][n] = *(const float2*)(value + p * H + Backward::column(n));
-      }
-  }
-};
-
-// The gradients of V and v, to `small`, and the warps' shares in those of the mixed scalars, to `of_warps`, from the
-// gradient of what V and v made. The matrix units do it: of all factors but a 1 for v there are two parts, and but for
-// the product of the second ones all that is to be added.
-__device__ __forceinline__ void pull_through_value(
-    Backward::Sums& sums, const Directions& directions, const float* mixed, float* of_warps, float* small) {
-  static_assert(Backward::NT == 2, "the columns of a warp are the inputs of one step of the matrix units");
-  const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-  float of_value[VALUE_STEPS][2][4];
-#pragma unroll
-  for (int c = 0; c < VALUE_STEPS * 8; ++c) of_value[c / 8][c / 4 % 2][c % 4] = 0.0f;
-#pragma unroll
-  for (int m = 0; m < Backward::MT; ++m) {
-    u32 high[4], low[4];
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const float* v = sums[m][e / 2] + 2 * (e % 2);
-      const Split both(v[0], v[1]);
-      high[e] = both.high, low[e] = both.low;
-    }
-#pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step) {
-      const float2* d = directions.numbers[step];
-      const Split first(d[0].x, d[0].y), second(d[1].x, d[1].y);
-      float shares[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-      multiply_accumulate(shares, low, first.high, second.high);
-      multiply_accumulate(shares, high, first.low, second.low);
-      multiply_accumulate(shares, high, first.high, second.high);
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        *(float2*)(of_warps + (Backward::n_warp() * ROWS + 16 * m + 8 * half + g) * SHARES + 8 * step + 2 * q) =
-            make_float2(shares[2 * half], shares[2 * half + 1]);
-    }
-    // With rows as inputs: scalars in the rows g, what their rounding leaves in the rows g + 8.
-#pragma unroll
-    for (int e = 0; e < 4; ++e) high[e] = transposed(high[e]), low[e] = transposed(low[e]);
-#pragma unroll
-    for (int step = 0; step < VALUE_STEPS; ++step) {
-      const int p = 8 * step + g;
-      u32 scalars[4];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float* s = mixed + (16 * m + 8 * half + 2 * q) * P + p;
-        const Split both(p < P ? s[0] : p == P ? 1.0f : 0.0f, p < P ? s[P] : p == P ? 1.0f : 0.0f);
-        scalars[2 * half] = both.high, scalars[2 * half + 1] = both.low;
-      }
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        multiply_accumulate(of_value[step][n], scalars, low[2 * n], low[2 * n + 1]);
-        multiply_accumulate(of_value[step][n], scalars, high[2 * n], high[2 * n + 1]);
-      }
-    }
-  }
-#pragma unroll
-  for (int step = 0; step < VALUE_STEPS; ++step)
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const float* c = of_value[step][n];
-      if (8 * step + g <= P)
-        *(float2*)(small + (8 * step + g) * H + Backward::column(n)) = make_float2(c[0] + c[2], c[1] + c[3]);
-    }
-}
+#include "value_backward.cuh"
 
 // Writes the cotangents of what the products gave, for the weights' gradients; the gradients of what nodes receive and
 // send, of the mixed scalars (and `expected`, their inner product with the scalars), and per tile the small gradients V,
