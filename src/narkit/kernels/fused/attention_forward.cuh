@@ -22,31 +22,40 @@ struct AttentionMemory {
 
 __device__ __forceinline__ void stage(
     AttentionMemory& shared, const float* terms, const float* triplet, const float* attention) {
+  const Lane at;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   stage_directions(triplet, shared.directions, [](int tile, int g) { return g / 2 * 32 + 2 * tile + g % 2; });
-  for (int i = threadIdx.x; i < H / 16 * 32; i += THREADS) {
-    const int g = i % 32 / 4, q = i % 4;
+#pragma unroll
+  for (int first = 0; first < H / 16; first += WARPS) {
+    const int tile = first + warp;
+    const float4 four = *(const float4*)(attention + 32 * at.q + 4 * tile);
+    const float numbers[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float* a = attention + 32 * q + i / 32 * 4 + 2 * half;
-      const float first = (1.0f - SLOPE) * a[0], second = (1.0f - SLOPE) * a[1];
+      const float first = (1.0f - SLOPE) * numbers[2 * half], second = (1.0f - SLOPE) * numbers[2 * half + 1];
       const u32 high = pack_half(first, second);
       const float2 rounded = unpack_half(high);
-      shared.weights[i / 32][i % 32][half] = g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
+      shared.weights[tile][lane][half] = at.g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
     }
   }
-  // Inner products with a, eight per warp at a time: of x_k, then of E2, then of E3.
+  // Inner products with a, eight per warp at a time: of x_k, then of E2, then of E3. The vectors are read without
+  // branches (a itself where there is none), so that all eight are under way at once.
   const float4 a = features(attention);
   const int count = N + 16 * SCALAR_STEPS;
 #pragma unroll 1
   for (int first = warp; first < count; first += 8 * WARPS) {
-    float partial[8];
+    float4 vectors[8];
+    bool exists[8];
 #pragma unroll
     for (int t = 0; t < 8; ++t) {
       const int i = first + t * WARPS, p = (i - N) % (8 * SCALAR_STEPS), kind = 1 + (i - N) / (8 * SCALAR_STEPS);
-      partial[t] = 0.0f;
-      if (i < N) partial[t] = dot(a, features(terms + i * TERMS + 2 * H), 0.0f);
-      else if (i < count && p < P) partial[t] = dot(a, features(triplet + (kind * P + p) * H), 0.0f);
+      exists[t] = i < N || (i < count && p < P);
+      const float* vector = i < N ? terms + i * TERMS + 2 * H : triplet + (kind * P + p) * H;
+      vectors[t] = features(exists[t] ? vector : attention);
     }
+    float partial[8];
+#pragma unroll
+    for (int t = 0; t < 8; ++t) partial[t] = exists[t] ? dot(a, vectors[t], 0.0f) : 0.0f;
     const float total = SLOPE * sum_over_lanes<8>(partial);
     const int i = first + lane * WARPS;
     if (lane >= 8 || i >= count) continue;
