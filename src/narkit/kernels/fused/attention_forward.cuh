@@ -216,13 +216,18 @@ __device__ __forceinline__ void attend(
 #pragma unroll
     for (int a = 0; a < 4; ++a) {
       if (a % SHARING != part) continue;
+      const int i = first_i + a;
+      float own[2][P];  // read before the writes below, which reads would wait for
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+#pragma unroll
+        for (int p = 0; p < P; ++p) own[r][p] = edge(scalars, last(i), last(k[r]))[p];
       float sums[4];
 #pragma unroll
       for (int step = 0; step < SCALAR_STEPS; ++step) {
         const u32 e = shared.on_direction[0][step][at.q];
         multiply_add_half(sums, of_ik[a].words[step], e, e, step ? sums : on_nodes);
       }
-      const int i = first_i + a;
       float logit[2], higher = highest[a];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -233,11 +238,10 @@ __device__ __forceinline__ void attend(
 #pragma unroll
       for (int step = 4; step < 32; step *= 2) higher = fmaxf(higher, __shfl_xor_sync(0xffffffff, higher, step));
       const float shrink = __expf(highest[a] - higher), weight[2] = {__expf(logit[0] - higher), __expf(logit[1] - higher)};
-      const float *first = edge(scalars, last(i), last(k[0])), *second = edge(scalars, last(i), last(k[1]));
       total[a] = fmaf(total[a], shrink, weight[0] + weight[1]);
 #pragma unroll
       for (int p = 0; p < P; ++p)
-        mix[p][a] = fmaf(mix[p][a], shrink, fmaf(weight[0], first[p], weight[1] * second[p]));
+        mix[p][a] = fmaf(mix[p][a], shrink, fmaf(weight[0], own[0][p], weight[1] * own[1][p]));
       highest[a] = higher;
     }
   }
