@@ -110,7 +110,7 @@ __device__ __forceinline__ Signs through_products(
   typename T::Sums sums;
   start_with<T>(sums, value_offset);
   if (!ATTENTION) add_nodes<T>(sums, terms, first_i, first_j);
-#pragma unroll 2
+#pragma unroll(P <= 4 ? P : 2)
   for (int p = 0; p < P; ++p)
     T::for_pairs(sums, [&](int row, int column, float* v, int) {
       const float2 direction = *(const float2*)(value + p * H + column);
