@@ -20,6 +20,7 @@ from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
 WARPS = 4  # as in common.cuh
+MOST_STAGED = 32  # nodes for which shared memory has a place
 
 
 class PointerWeights(NamedTuple):
@@ -73,13 +74,16 @@ def _run(nodes: Array, edges: Array, weights: PointerWeights, options: Options) 
 
 def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: Options, passes: int, *rows) -> Kernel:
     samples, n, width = nodes.shape
+    num_scalars, staged = 1 if dense else edges.shape[-1], n <= MOST_STAGED
     macros = {
-        "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
+        "N": n, "P": num_scalars, "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense), "STAGED": int(staged),
         "FIRST": options.first, "SECOND": options.second, "SOFTMAX": int(options.softmax),
     }  # fmt: skip
-    shared = 0
-    if passes == 2:  # expectations, and the small gradients of warps
-        shared = 4 * (n * options.softmax + WARPS * (macros["P"] + 3) * H)
+    # What waits there: nodes, scalars of edges, and logits or their gradients. Later the small gradients of warps.
+    waiting = n * (H + WARPS * (-(-num_scalars // 4) * 4 + 1))
+    of_warps = WARPS * (num_scalars + 3) * H if passes == 2 else 0
+    expectations = -(-n // 4) * 4 if passes == 2 else 0
+    shared = 4 * (max(waiting, of_warps) if staged else expectations + of_warps)
     return Kernel("pointer.cu", name, tuple(macros.items()), (samples * -(-n // WARPS), passes), shared, *rows)
 
 

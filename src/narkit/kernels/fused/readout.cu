@@ -4,8 +4,8 @@
 // row of WIDTH floats, or among the graph's), where its values begin in a node's row of SCALARS floats, and how many
 // there are; a warp has one hint at a time. The graph's stand in the rows of all nodes, from NODE_SCALARS on. With
 // GRAPH logits of the graph, these are a product of what is read there, READ numbers: the maxima over nodes of three
-// vectors (encoded features, hidden state, next hidden state), the graph's scalars, and a one. A thread has a feature of
-// one of the three.
+// vectors (encoded features, hidden state, next hidden state), the graph's scalars, and a one. A thread has a feature
+// of one of the three.
 //
 // There is little to compute and much to wait for: with STAGED, all that is read of nodes is asked for at once, and
 // comes to shared memory or to registers before anything needs it.
