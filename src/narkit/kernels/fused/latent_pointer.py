@@ -27,6 +27,7 @@ from narkit.kernels.fused.weights import frozen
 
 TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
 WARPS = SOURCES = THREADS // 32
+MANY_THREADS = 256  # of a block backward
 
 
 class Fragments(NamedTuple):
@@ -108,14 +109,22 @@ class _Tiling(NamedTuple):
 
 
 def _kernel(
-    name: str, nodes: Array, scalars: Array, options: Options, blocks: int, shared_floats: int, *rows
+    name: str,
+    nodes: Array,
+    scalars: Array,
+    options: Options,
+    blocks: int,
+    shared_floats: int,
+    *rows,
+    threads: int = THREADS,
 ) -> Kernel:
     samples, n, width = nodes.shape
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "WIDTH": width, "FIRST": options.first,
         "SECOND": options.second, "SOFTMAX": int(options.softmax), "TARGETS": _Tiling.of(n).targets,
     }  # fmt: skip
-    return Kernel("latent_pointer.cu", name, tuple(macros.items()), (samples * blocks, 1), 4 * shared_floats, *rows)
+    grid = (samples * blocks, 1)
+    return Kernel("latent_pointer.cu", name, tuple(macros.items()), grid, 4 * shared_floats, *rows, threads=threads)
 
 
 def _forward_only(nodes, scalars, latents, weights, options):
@@ -146,13 +155,15 @@ def _backward(options, saved, cotangents):
     samples, n, width = nodes.shape
     num_scalars = scalars.shape[-1]
     tiling = _Tiling.of(n)
-    shared = tiling.rows * (TILE_STRIDE + WIDE_STRIDE + num_scalars + FEATURES + 1) + SOURCES
+    # Where the product of the second half of the rows was, sums over targets come, which may be more.
+    wide_rows = tiling.rows // 2 + max(tiling.rows // 2, SOURCES + num_scalars + 2)
+    shared = tiling.rows * (TILE_STRIDE + num_scalars + FEATURES + 1) + wide_rows * WIDE_STRIDE
     rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima"))
     rows_read += ((10, "TIMED_logits"), (11, "TIMED_probabilities"))[: 1 + options.softmax]
     rows_written = ((0, "TIMED_operands"), (1, "TIMED_operands"), (6, "TIMED_small"))
     kernel = _kernel(
         "latent_pointer_backward", nodes, scalars, options, tiling.tiles, shared,
-        rows_read, rows_written,
+        rows_read, rows_written, threads=MANY_THREADS,
     )  # fmt: skip
     d_logits, *d_probabilities = cotangents
     factor = ((samples, tiling.tiles, tiling.rows, H), jnp.bfloat16)
