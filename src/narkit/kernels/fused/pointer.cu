@@ -236,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
 // The gradients of edges' scalars are summed over lanes eight at a time: of CHUNK scalars, for several of GROUP nodes.
 #define CHUNK (P == 1 ? 1 : P == 2 ? 2 : P <= 4 ? 4 : 8)
 #define CHUNKS ((P + CHUNK - 1) / CHUNK)
-#define GROUP (P <= 2 ? 8 : 4)
+#define GROUP (P <= 2 ? 8 : P <= 4 ? 4 : P <= 8 ? 2 : 1)
 #define SETS (CHUNK * GROUP / 8)
 
 #ifndef EMULATED
