@@ -16,12 +16,11 @@
 #define FRAGMENTS (H * H / 2)                   // 32-bit words of a weight
 #define WIDE_STRIDE 132                         // float32 elements per row of a product in shared memory
 
-typedef Tiling<ROWS, WARPS> T;  // a warp has all rows and 32 columns
+#define MANY_WARPS 8  // of a block, which waits more than it computes
+#define MANY_THREADS (32 * MANY_WARPS)
+typedef Tiling<ROWS, MANY_WARPS> T;
 #define M_TILES T::MT
 #define N_TILES T::NT
-#define MANY_WARPS 8  // of a block backward, which waits more than it computes
-#define MANY_THREADS (32 * MANY_WARPS)
-typedef Tiling<ROWS, MANY_WARPS> Many;
 
 struct Tile {
   int seed, sample, first_p, first_i;
@@ -55,20 +54,19 @@ __device__ __forceinline__ void split(float first, float second, u32& high, u32&
 
 // Rows ReLU(m O + o), as bfloat16. Of the 16 columns that the matrix units multiply at a time, m has 8: it comes with both
 // its parts, and so does O in two products, so the sum is nearly that of float32.
-template <typename T>
 __device__ __forceinline__ void make_latents(
     const Tile& tile, const float* maxima, const float* out, const float* out_bias, bf16* latents) {
   const int lane = threadIdx.x % 32, q = lane % 4;
-  u32 high[T::NT], low[T::NT];
-  float2 start[T::NT];
+  u32 high[N_TILES], low[N_TILES];
+  float2 start[N_TILES];
 #pragma unroll
-  for (int n = 0; n < T::NT; ++n) {
+  for (int n = 0; n < N_TILES; ++n) {
     const float* column = out + 2 * q * H + T::column(n) - 2 * q + lane / 4;
     split(column[0], column[H], high[n], low[n]);
     start[n] = *(const float2*)(out_bias + T::column(n));
   }
 #pragma unroll
-  for (int m = 0; m < T::MT; ++m) {
+  for (int m = 0; m < M_TILES; ++m) {
     u32 a[4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -77,7 +75,7 @@ __device__ __forceinline__ void make_latents(
       split(two.x, two.y, a[half], a[2 + half]);
     }
 #pragma unroll
-    for (int n = 0; n < T::NT; ++n) {
+    for (int n = 0; n < N_TILES; ++n) {
       float c[4] = {start[n].x, start[n].y, start[n].x, start[n].y};
       multiply_accumulate(c, a, low[n], low[n]);
       multiply_accumulate(c, a, high[n], high[n]);
@@ -87,11 +85,32 @@ __device__ __forceinline__ void make_latents(
   }
 }
 
+// COUNT numbers per edge of the tile, asked for when this is made, and stored later.
+template <int COUNT>
+struct StagedEdges {
+  static constexpr int TURNS = (ROWS * COUNT + MANY_THREADS - 1) / MANY_THREADS;
+  float values[TURNS];
+  __device__ __forceinline__ StagedEdges(const Tile& tile, const float* from) {
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) {
+      const int at = turn * MANY_THREADS + threadIdx.x;
+      values[turn] = at < ROWS * COUNT ? from[tile.edge(at / COUNT) * COUNT + at % COUNT] : 0.0f;
+    }
+  }
+  __device__ __forceinline__ void store(float* to) const {
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) {
+      const int at = turn * MANY_THREADS + threadIdx.x;
+      if (at < ROWS * COUNT) to[at] = values[turn];
+    }
+  }
+};
+
 #if defined(BUILD_latent_pointer_forward)
 // A block has SOURCES nodes i and walks over all p. All rows that a lane holds of a product have the same i.
 //
-// Shared memory: the latents; the sums of each warp's columns; and all logits of these i.
-extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
+// Shared memory: the latents; the sums of each warp's columns; the scalars of edges; and all logits of these i.
+extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_forward(
     const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
     const float* out, const float* out_bias, const u32* weight, const float* score, const float* bias,
     TIME_PARAMETERS float* logits
@@ -103,7 +122,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
 #endif
 ) {
   bf16* latents = (bf16*)memory;
-  float *shares = (float*)(latents + ROWS * TILE_STRIDE), *of_sources = shares + ROWS * WARPS;
+  float *shares = (float*)(latents + ROWS * TILE_STRIDE), *scalars = shares + ROWS * T::N_WARPS;
+  float* of_sources = scalars + ROWS * P;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   Tile tile(blockIdx.x / SOURCE_BLOCKS, 0, blockIdx.x % SOURCE_BLOCKS);
   const int seed = tile.seed, my_i = last(tile.i_of(T::row(0)));
@@ -113,12 +133,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
   if (HAS_ENDED(tile.index)) {
     const int count = min(N - tile.first_i, SOURCES) * N;
-    write_zeros(logits + tile.first_i * N, count, THREADS);
+    write_zeros(logits + tile.first_i * N, count, MANY_THREADS);
 #if SOFTMAX
-    write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, THREADS);
+    write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, MANY_THREADS);
 #endif
 #if TIMED_probabilities
-    write_zeros(copy + (tile.index * N + tile.first_i) * N, count, THREADS);
+    write_zeros(copy + (tile.index * N + tile.first_i) * N, count, MANY_THREADS);
 #endif
     return;
   }
@@ -127,8 +147,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
   score += seed * H;
 #pragma unroll 1
   for (; tile.first_p < N; tile.first_p += TARGETS) {
+    const StagedEdges<P> of_scalars(tile, edges);
     T::Weights weights(weight + seed * FRAGMENTS);
-    make_latents<T>(tile, maxima, out + seed * FEATURES * H, out_bias + seed * H, latents);
+    make_latents(tile, maxima, out + seed * FEATURES * H, out_bias + seed * H, latents);
+    of_scalars.store(scalars);
     T::Sums sums;
     T::for_pairs(sums, [&](int row, int column, float* v, int) {
       const float* b = nodes + last(tile.p_of(row)) * WIDTH + SECOND + column;
@@ -141,9 +163,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
     for (int p = 0; p < P; ++p)
       T::for_pairs(sums, [&](int row, int column, float* v, int) {
         const float2 d = *(const float2*)(directions + p * H + column);
-        const float s = edges[tile.edge(row) * P + p];
+        const float s = scalars[row * P + p];
         v[0] = fmaf(s, d.x, v[0]), v[1] = fmaf(s, d.y, v[1]);
       });
+    const float added = bias[seed];
     float totals[2 * M_TILES];
 #pragma unroll
     for (int row = 0; row < 2 * M_TILES; ++row) totals[row] = 0.0f;
@@ -157,13 +180,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
     for (int row = 0; row < 2 * M_TILES; row += 2) {
       float two[2] = {totals[row], totals[row + 1]};
       const float total = sum_over_some_lanes<2, 1, 4>(two);
-      if (lane % 4 < 2) shares[(T::row(row / 2) + 8 * (lane % 2)) * WARPS + warp] = total;
+      if (lane % 4 < 2) shares[(T::row(row / 2) + 8 * (lane % 2)) * T::N_WARPS + T::n_warp()] = total;
     }
     __syncthreads();
-    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
-      float logit = bias[seed];
+    const int row = threadIdx.x;
+    if (row < ROWS) {
+      float logit = added;
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w) logit += shares[row * WARPS + w];
+      for (int w = 0; w < T::N_WARPS; ++w) logit += shares[row * T::N_WARPS + w];
       if (tile.has(row)) {
         logits[tile.i_of(row) * N + tile.p_of(row)] = logit;
         of_sources[row % SOURCES * N + tile.p_of(row)] = logit;
@@ -173,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
 #if SOFTMAX
   __syncthreads();
   const int i = tile.first_i + warp;
-  if (i >= N) return;
+  if (warp >= SOURCES || i >= N) return;
   const float* mine = of_sources + warp * N;
   float highest = -3.0e38f, total = 0.0f;
   for (int p = lane; p < N; p += 32) highest = fmaxf(highest, mine[p]);
@@ -238,27 +262,6 @@ __device__ __forceinline__ void inner_products(const bf16* tile, const float* ve
     }
 }
 
-// COUNT numbers per edge of the tile, asked for when this is made, and stored later.
-template <int COUNT>
-struct StagedEdges {
-  static constexpr int TURNS = (ROWS * COUNT + MANY_THREADS - 1) / MANY_THREADS;
-  float values[TURNS];
-  __device__ __forceinline__ StagedEdges(const Tile& tile, const float* from) {
-#pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) {
-      const int at = turn * MANY_THREADS + threadIdx.x;
-      values[turn] = at < ROWS * COUNT ? from[tile.edge(at / COUNT) * COUNT + at % COUNT] : 0.0f;
-    }
-  }
-  __device__ __forceinline__ void store(float* to) const {
-#pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) {
-      const int at = turn * MANY_THREADS + threadIdx.x;
-      if (at < ROWS * COUNT) to[at] = values[turn];
-    }
-  }
-};
-
 // Shared memory: the latents, and later their cotangents; the cotangents of `latents L`; the product itself, and later
 // sums over targets; per row the scalars, the maxima and the cotangent of the logit.
 //
@@ -320,8 +323,8 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
 #pragma unroll 1
   for (int p = lane; p < N; p += 32) expected = fmaf(probabilities[i * N + p], d_probabilities[i * N + p], expected);
 #endif
-  Many::Weights weights(weight + seed * FRAGMENTS);
-  make_latents<Many>(tile, maxima, out, out_bias + seed * H, latents);
+  T::Weights weights(weight + seed * FRAGMENTS);
+  make_latents(tile, maxima, out, out_bias + seed * H, latents);
 #if SOFTMAX
   d_logit = fmaf(probability, given - sum_over_groups<1>(expected), d_logit);
 #endif
@@ -330,11 +333,11 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
   of_scalars.store(scalars);
   of_maxima.store(narrow);
   __syncthreads();
-  Many::copy_out(operand + place, latents);
-  Many::Sums sums;
-  Many::clear(sums);
-  Many::multiply(sums, latents, weights);
-  Many::for_pairs(sums, [&](int row, int column, float* v, int) {
+  T::copy_out(operand + place, latents);
+  T::Sums sums;
+  T::clear(sums);
+  T::multiply(sums, latents, weights);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
     *(float2*)(wide + row * WIDE_STRIDE + column) = make_float2(v[0], v[1]);
   });
   // A thread has a feature, and sums over the rows of some targets.
@@ -403,13 +406,13 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
     of_bias = sum_over_groups<1>(of_bias);
     small[(P + 2) * H + h] = h == 0 ? of_bias : 0.0f;
   }
-  Many::copy_out(cotangent + place, rounded);
+  T::copy_out(cotangent + place, rounded);
   inner_products<P>(rounded, directions, [&](int row, int p, float sum) {
     if (tile.has(row)) d_edges[tile.edge(row) * P + p] = sum;
   });
-  Many::clear(sums);
-  Many::multiply(sums, rounded, weights);
-  Many::for_pairs(sums, [&](int row, int column, float* v, int) {
+  T::clear(sums);
+  T::multiply(sums, rounded, weights);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
     const float2 latent = unpack_pair(*(const u32*)(latents + row * TILE_STRIDE + column));
     store_pair(latents, row, column, latent.x > 0.0f ? v[0] : 0.0f, latent.y > 0.0f ? v[1] : 0.0f);
   });

@@ -19,15 +19,15 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import SAVED, STACKED
-from narkit.kernels.fused.launch import THREADS, Kernel
+from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.pointer import Options, side_by_side
 from narkit.kernels.fused.triplet_messages import FEATURES, NarrowLatents
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
 TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
-WARPS = SOURCES = THREADS // 32
-MANY_THREADS = 256  # of a block backward
+SOURCES = 4
+MANY_THREADS = 256  # of a block
 
 
 class Fragments(NamedTuple):
@@ -109,29 +109,22 @@ class _Tiling(NamedTuple):
 
 
 def _kernel(
-    name: str,
-    nodes: Array,
-    scalars: Array,
-    options: Options,
-    blocks: int,
-    shared_floats: int,
-    *rows,
-    threads: int = THREADS,
+    name: str, nodes: Array, scalars: Array, options: Options, blocks: int, shared_floats: int, *rows
 ) -> Kernel:
     samples, n, width = nodes.shape
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "WIDTH": width, "FIRST": options.first,
         "SECOND": options.second, "SOFTMAX": int(options.softmax), "TARGETS": _Tiling.of(n).targets,
     }  # fmt: skip
-    grid = (samples * blocks, 1)
-    return Kernel("latent_pointer.cu", name, tuple(macros.items()), grid, 4 * shared_floats, *rows, threads=threads)
+    given, grid = tuple(macros.items()), (samples * blocks, 1)
+    return Kernel("latent_pointer.cu", name, given, grid, 4 * shared_floats, *rows, threads=MANY_THREADS)
 
 
 def _forward_only(nodes, scalars, latents, weights, options):
     samples, n, _ = nodes.shape
     tiling = _Tiling.of(n)
     rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
-    shared = tiling.rows * (TILE_STRIDE // 2 + WARPS) + n * SOURCES
+    shared = tiling.rows * (TILE_STRIDE // 2 + MANY_THREADS // 32 + scalars.shape[-1]) + n * SOURCES
     kernel = _kernel(
         "latent_pointer_forward", nodes, scalars, options, tiling.source_blocks, shared,
         ((1, "TIMED_edges"), (2, "TIMED_maxima")), rows_written, (1,),
@@ -163,7 +156,7 @@ def _backward(options, saved, cotangents):
     rows_written = ((0, "TIMED_operands"), (1, "TIMED_operands"), (6, "TIMED_small"))
     kernel = _kernel(
         "latent_pointer_backward", nodes, scalars, options, tiling.tiles, shared,
-        rows_read, rows_written, threads=MANY_THREADS,
+        rows_read, rows_written,
     )  # fmt: skip
     d_logits, *d_probabilities = cotangents
     factor = ((samples, tiling.tiles, tiling.rows, H), jnp.bfloat16)
