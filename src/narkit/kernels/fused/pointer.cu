@@ -2,11 +2,12 @@
 // DENSE given.
 //
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES. A node's a and b stand
-// in a row of WIDTH floats, at FIRST and SECOND; rows need no alignment. blockIdx.z is the seed. A block has four
-// nodes, one per warp, and each warp walks over all other nodes. With STAGED, the rows of these, the scalars of edges
-// and the gradients of logits are asked for at once and wait in shared memory. With SOFTMAX, softmax over p.
+// in a row of WIDTH floats, at FIRST and SECOND; rows need no alignment. blockIdx.z is the seed. A block has
+// NODES nodes, one per warp, and each warp walks over all other nodes. With STAGED, the rows of these, the scalars of
+// edges and the gradients of logits are asked for at once and wait in shared memory. With SOFTMAX, softmax over p.
 
-#define BLOCKS ((N + WARPS - 1) / WARPS)
+#define BLOCKS ((N + NODES - 1) / NODES)
+#define BLOCK (32 * NODES)
 #define PART (H / 32)  // features per lane
 #define SMALL (P + 3)  // rows of small gradients: D, c, w, and the bias in front of zeros
 #define EDGE_SIZE (DENSE ? H : P)
@@ -91,16 +92,19 @@ __device__ __forceinline__ void add_edge(
 
 // The rows of all nodes, from column `first` of theirs, with what is added to each. A thread has a feature.
 __device__ __forceinline__ void stage_rows(float* to, const float* nodes, int first, float added) {
-  const int h = threadIdx.x;
+  const int h = threadIdx.x % H;
 #pragma unroll 16
-  for (int i = 0; i < N; ++i) to[i * H + h] = nodes[i * WIDTH + first + h] + added;
+  for (int turn = 0; turn < N; turn += BLOCK / H) {
+    const int i = turn + threadIdx.x / H;
+    if (N % (BLOCK / H) == 0 || i < N) to[i * H + h] = nodes[i * WIDTH + first + h] + added;
+  }
 }
 
 // The scalars of the edges between the block's nodes, from `begin` on, and all others: (p, i) for these as p, or as i.
 // They are asked for when this is made, and stored later.
 template <bool OF_TARGETS>
 struct StagedEdges {
-  static constexpr int TOTAL = STAGED && !DENSE ? WARPS * N * P : 0, COUNT = (TOTAL + THREADS - 1) / THREADS;
+  static constexpr int TOTAL = STAGED && !DENSE ? NODES * N * P : 0, COUNT = (TOTAL + BLOCK - 1) / BLOCK;
   float values[COUNT ? COUNT : 1];
 
   __device__ __forceinline__ StagedEdges(const float* edges, int begin) {
@@ -116,8 +120,8 @@ struct StagedEdges {
   __device__ __forceinline__ void for_all(F f) {
 #pragma unroll
     for (int turn = 0; turn < COUNT; ++turn) {
-      const int at = turn * THREADS + threadIdx.x, pair = at / P;
-      const int warp = OF_TARGETS ? pair / N : pair % WARPS, other = OF_TARGETS ? pair % N : pair / WARPS;
+      const int at = turn * BLOCK + threadIdx.x, pair = at / P;
+      const int warp = OF_TARGETS ? pair / N : pair % NODES, other = OF_TARGETS ? pair % N : pair / NODES;
       if (at < TOTAL) f(warp, other, at % P, values[turn]);
     }
   }
@@ -128,7 +132,7 @@ struct StagedEdges {
 
 // A warp has an i. With SOFTMAX also the softmax over p: first what its normaliser is, then the probabilities from the
 // logits, which each lane reads again where it has kept them itself.
-extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
+extern "C" __global__ void __launch_bounds__(BLOCK) pointer_forward(
     const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
     const float* bias, TIME_PARAMETERS float* logits
 #if SOFTMAX
@@ -139,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
 #endif
 ) {
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32, warp = warp_number();
-  const int begin = blockIdx.x % BLOCKS * WARPS, i = begin + warp;
+  const int begin = blockIdx.x % BLOCKS * NODES, i = begin + warp;
   const long long index = (long long)seed * SAMPLES + sample;
   nodes += index * N * WIDTH;
   edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
@@ -164,14 +168,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_forward(
     return;
   }
   float *rows = (float*)memory, *staged = rows + N * H;
-  float* kept = STAGED ? staged + WARPS * N * EDGE_ROW + warp * N : logits;
+  float* kept = STAGED ? staged + NODES * N * EDGE_ROW + warp * N : logits;
   const Weights weights(directions + seed * P * H, score + seed * H);
   const float added = bias[seed];
   float a[PART], c[PART] = {0.0f, 0.0f, 0.0f, 0.0f}, highest = -3.0e38f, total = 0.0f;
   load_row(nodes + (i < N ? i : 0) * WIDTH + FIRST, a);
   if (STAGED) {
     StagedEdges<false> of_edges(edges, begin);
-    stage_rows(rows, nodes, SECOND, DENSE ? 0.0f : offset[seed * H + threadIdx.x]);
+    stage_rows(rows, nodes, SECOND, DENSE ? 0.0f : offset[seed * H + threadIdx.x % H]);
     of_edges.store(staged);
     __syncthreads();
   } else if (!DENSE) {
@@ -268,10 +272,10 @@ struct Gradients {
   __device__ __forceinline__ void stage(int begin) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     constexpr int LANES = N <= 8 ? 8 : N <= 16 ? 16 : 32;  // for a row
-    constexpr int ROWS = OF_TARGETS ? N : WARPS, AT_A_TIME = 32 / LANES;
+    constexpr int ROWS = OF_TARGETS ? N : NODES, AT_A_TIME = 32 / LANES;
 #pragma unroll
-    for (int turn = 0; turn < (ROWS + WARPS * AT_A_TIME - 1) / (WARPS * AT_A_TIME); ++turn) {
-      const int row = (turn * WARPS + warp) * AT_A_TIME + lane / LANES, p = lane % LANES;
+    for (int turn = 0; turn < (ROWS + NODES * AT_A_TIME - 1) / (NODES * AT_A_TIME); ++turn) {
+      const int row = (turn * NODES + warp) * AT_A_TIME + lane / LANES, p = lane % LANES;
       const int i = OF_TARGETS ? row : begin + row, at = i * N + p;
       const bool valid = row < ROWS && i < N && p < N;
       float d = valid ? d_logits[at] : 0.0f;
@@ -282,13 +286,13 @@ struct Gradients {
         for (int step = 1; step < LANES; step *= 2) expected += __shfl_xor_sync(0xffffffff, expected, step);
         d = fmaf(probability, given - expected, d);
       }
-      if (valid && (!OF_TARGETS || (p >= begin && p < begin + WARPS)))
+      if (valid && (!OF_TARGETS || (p >= begin && p < begin + NODES)))
         kept[OF_TARGETS ? (p - begin) * N + i : row * N + p] = d;
     }
   }
   __device__ __forceinline__ void expect() const {
     const int lane = threadIdx.x % 32;
-    for (int i = threadIdx.x / 32; i < N; i += WARPS) {
+    for (int i = threadIdx.x / 32; i < N; i += NODES) {
       float sum = 0.0f;
       for (int p = lane; p < N; p += 32) sum = fmaf(probabilities[i * N + p], d_probabilities[i * N + p], sum);
       sum = sum_over_groups<1>(sum);
@@ -299,7 +303,7 @@ struct Gradients {
 
 // blockIdx.y == 0: a warp has a p, and finds the gradients of b_p, of its edges and, per block, of D, c and w.
 // blockIdx.y == 1: a warp has an i, and finds the gradient of a_i.
-extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
+extern "C" __global__ void __launch_bounds__(BLOCK, P <= 4 ? 24 / NODES : 1) pointer_backward(
     const float* nodes, const float* edges, const float* directions, const float* offset, const float* score,
     const float* d_logits,
 #if SOFTMAX
@@ -307,7 +311,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
 #endif
     TIME_PARAMETERS float* d_first, float* d_second, float* d_edges, float* small) {
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32, warp = warp_number();
-  const int begin = blockIdx.x % BLOCKS * WARPS, mine = begin + warp;
+  const int begin = blockIdx.x % BLOCKS * NODES, mine = begin + warp;
   const bool is_node = mine < N;
   const long long index = (long long)seed * SAMPLES + sample;
   d_first += (index * N + mine) * H;
@@ -319,7 +323,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
     if (is_node) store_aligned(blockIdx.y == 1 ? d_first : d_second, sum);
     if (blockIdx.y == 1) return;
     for (int at = lane; is_node && at < N * EDGE_SIZE; at += 32) d_edges[at] = 0.0f;
-    write_zeros(small, SMALL * H, THREADS);
+    write_zeros(small, SMALL * H, BLOCK);
     return;
   }
   nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
@@ -332,9 +336,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
   d_logit.probabilities = probabilities + place * N * N;
   d_logit.d_probabilities = d_probabilities + index * N * N;
 #endif
-  d_logit.kept = STAGED ? staged + WARPS * N * EDGE_ROW : (float*)memory;
+  d_logit.kept = STAGED ? staged + NODES * N * EDGE_ROW : (float*)memory;
   const Weights weights(directions + seed * P * H, score + seed * H);
-  const float added = DENSE ? 0.0f : offset[seed * H + threadIdx.x];
+  const float added = DENSE ? 0.0f : offset[seed * H + threadIdx.x % H];
   float row[PART], other[PART], c[PART] = {0.0f, 0.0f, 0.0f, 0.0f};
   load_row(nodes + (is_node ? mine : 0) * WIDTH + (blockIdx.y == 1 ? FIRST : SECOND), row);
   if (!DENSE) load_aligned(offset + seed * H, c);
@@ -444,13 +448,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) pointer_backward(
   if (lane == 0) own[(P + 2) * H] = of_bias;
   __syncthreads();
 #pragma unroll
-  for (int s = 0; s < SMALL; ++s) {
-    const int at = s * H + threadIdx.x;
+  for (int first = 0; first < SMALL * H; first += BLOCK) {
+    const int at = first + threadIdx.x;
     float total = 0.0f;
-    if (s < P + 2 || threadIdx.x == 0)
+    if (at <= (P + 2) * H)
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w) total += shares[w * SMALL * H + at];
-    small[at] = total;
+      for (int w = 0; w < NODES; ++w) total += shares[w * SMALL * H + at];
+    if (at < SMALL * H) small[at] = total;
   }
 }
 #endif
