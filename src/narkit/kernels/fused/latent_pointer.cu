@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   Tile tile(blockIdx.x / SOURCE_BLOCKS, 0, blockIdx.x % SOURCE_BLOCKS);
   const int seed = tile.seed, my_i = last(tile.i_of(T::row(0)));
-  nodes += tile.index * N * WIDTH;
+  nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.at(TIMED_edges, NOW) * N * N * P;
   logits += tile.at(TIMED_logits, NOW) * N * N;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;

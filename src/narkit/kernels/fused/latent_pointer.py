@@ -127,7 +127,7 @@ def _forward_only(nodes, scalars, latents, weights, options):
     shared = tiling.rows * (TILE_STRIDE // 2 + MANY_THREADS // 32 + scalars.shape[-1]) + n * SOURCES
     kernel = _kernel(
         "latent_pointer_forward", nodes, scalars, options, tiling.source_blocks, shared,
-        ((1, "TIMED_edges"), (2, "TIMED_maxima")), rows_written, (1,),
+        ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima")), rows_written, (1,),
     )  # fmt: skip
     results = kernel(
         nodes, scalars, latents.maxima, weights.directions, weights.offset, latents.weight, latents.bias,

@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pointer_forward(
   const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32, warp = warp_number();
   const int begin = blockIdx.x % BLOCKS * NODES, i = begin + warp;
   const long long index = (long long)seed * SAMPLES + sample;
-  nodes += index * N * WIDTH;
+  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
   edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
   logits += (((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N + i) * N;
 #if SOFTMAX

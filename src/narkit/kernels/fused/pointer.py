@@ -102,9 +102,8 @@ def _operands(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Arra
 def _forward_only(nodes, edges, weights, options):
     samples, n, _ = nodes.shape
     rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
-    kernel = _kernel(
-        "pointer_forward", nodes, edges, weights.edges is None, options, 1, ((1, "TIMED_edges"),), rows_written, (1,)
-    )
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"))
+    kernel = _kernel("pointer_forward", nodes, edges, weights.edges is None, options, 1, rows_read, rows_written, (1,))
     outputs = [((samples, n, n), jnp.float32)] * (1 + options.softmax)
     return tuple(kernel(*_operands(nodes, edges, weights), weights.bias, outputs=outputs))
 

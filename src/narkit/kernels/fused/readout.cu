@@ -185,7 +185,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) readout_forward(
     float* next ON_GRAPH_RESULTS) {
   const int seed = blockIdx.z, sample = blockIdx.x, lane = threadIdx.x % 32;
   const long long index = (long long)seed * SAMPLES + sample;
-  logits += index * N * WIDTH;
+  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * WIDTH;
   scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * SCALARS;
   next += index * N * SCALARS;
 #if GRAPH

@@ -113,7 +113,7 @@ def _read_size(weights: ReadoutWeights) -> int:
 
 
 def _nodes_forward_only(logits, scalars, options):
-    return _kernel("readout_forward", logits, scalars, None, options, ((1, "TIMED_scalars"),))(
+    return _kernel("readout_forward", logits, scalars, None, options, ((0, "TIMED_logits"), (1, "TIMED_scalars")))(
         logits, scalars, outputs=[(scalars.shape, jnp.float32)]
     )[0]
 
@@ -147,7 +147,7 @@ _nodes_only.defvjp(_nodes_forward, _nodes_backward)
 
 def _run_forward(logits, scalars, hidden, next_hidden, weights, options):
     # Read from their rows, or a loop would have to copy them: their memory is where it puts the next ones.
-    rows_read = ((1, "TIMED_scalars"), (2, "TIMED_hidden"), (3, "TIMED_next_hidden"))
+    rows_read = ((0, "TIMED_logits"), (1, "TIMED_scalars"), (2, "TIMED_hidden"), (3, "TIMED_next_hidden"))
     rows_written = ((1, "TIMED_graph"), (2, "TIMED_read"))
     kernel = _kernel("readout_forward", logits, scalars, weights, options, rows_read, rows_written)
     samples = len(logits)
