@@ -22,6 +22,7 @@ from narkit.models.network import DeviceBatch
 from . import (
     plain_edge_pointers,
     plain_edge_readout,
+    plain_node_product,
     plain_over_time,
     plain_pointers,
     plain_readout,
@@ -73,6 +74,12 @@ def test_step_equals_plain_formulas(attends: bool, num_nodes: int) -> None:
     assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)  # on the CPU an array over all triplets and features is large
     assert_equal_to_plain(seeds, samples, num_nodes, 3, attends, device=cpu(), flips=1)
+
+
+@pytest.mark.parametrize("num_nodes", SIZES)
+@pytest.mark.parametrize(("width", "dense_widths"), [(896, (512,)), (528, (528, 528))], ids=["terms", "decoders"])
+def test_linears_of_nodes_equal_plain_formulas(width: int, dense_widths: tuple[int, ...], num_nodes: int) -> None:
+    plain_node_product.assert_equal_to_plain(2, 3, num_nodes, 14, width, dense_widths, cpu())
 
 
 @pytest.mark.parametrize("scale", [1, 7, 60])

@@ -11,8 +11,8 @@ pytestmark = needs_compiler
 
 @pytest.mark.parametrize(
     ("num_nodes", "num_scalars"),
-    [(2, 1), (7, 0), (13, 3), (20, None)],
-    ids=["scalars: 1", "scalars: 0", "scalars: 3", "features"],
+    [(2, 1), (7, 0), (13, 3), (6, 9), (34, 2), (20, None)],  # of many nodes not all wait in shared memory
+    ids=["scalars: 1", "scalars: 0", "scalars: 3", "scalars: 9", "many nodes", "features"],
 )
 def test_equals_plain_formula(num_nodes: int, num_scalars: int | None) -> None:
     with emulated():

@@ -10,7 +10,7 @@ from .plain_readout import assert_equal_to_plain
 pytestmark = needs_compiler
 
 
-@pytest.mark.parametrize("num_nodes", [1, 7, 40])
+@pytest.mark.parametrize("num_nodes", [1, 7, 40, 60])
 def test_equals_plain_formula(num_nodes: int) -> None:
     with emulated():
         assert_equal_to_plain(2, 2, num_nodes, jax.devices()[0])

@@ -66,6 +66,6 @@ def test_kernels_run_once_per_step_and_direction() -> None:
         if any(eqn.primitive.name == "fused_kernel" for eqn in body)
     )
     parts = ["messages", "triplets"]
-    both = ["update", "latent_pointer", "readout"]
+    both = ["node_product", "node_product", "update", "latent_pointer", "readout"]  # of terms, and of decoders
     assert forth == Counter([f"{part}_forward_saving" for part in parts] + [f"{part}_forward" for part in both])
     assert back == Counter(f"{part}_backward" for part in (*parts, *both))

@@ -44,6 +44,13 @@ def _forward(scalars: Array, directions: Array, offset: Array) -> tuple[Array, t
 def _backward(saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array, Array]:
     scalars, directions = saved
     d_scalars = jnp.sum(cotangent[..., None, :] * directions, axis=-1)
+    return d_scalars, *gradients_of_directions(scalars, cotangent)
+
+
+def gradients_of_directions(
+    scalars: Float[Array, "*axes scalar"], cotangent: Float[Array, "*axes hidden"]
+) -> tuple[Float[Array, "scalar hidden"], Float[Array, " hidden"]]:
+    """The gradients of the directions and of the offset of `scalars @ directions + offset`."""
     # The offset goes with a scalar that is always one, so that the cotangents are read once for both. Where a time loop
     # keeps the scalars, it adds the ones after it ends.
     scalars = jax.lax.pad(scalars, np.ones((), scalars.dtype), [(0, 0, 0)] * (scalars.ndim - 1) + [(0, 1, 0)])
@@ -52,7 +59,7 @@ def _backward(saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Arra
         joint = jax.lax.dot_general(scalars, cotangent, ((rows, rows), ((), ())))
     else:
         joint = jnp.sum(scalars[..., None] * cotangent[..., None, :], axis=rows)
-    return d_scalars, joint[:-1], joint[-1]
+    return joint[:-1], joint[-1]
 
 
 _outer_sum: Any = jax.custom_vjp(_sum)

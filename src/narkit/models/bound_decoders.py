@@ -12,6 +12,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import SAVED, stack_cotangent
+from narkit.kernels.fused.node_product import NodeWeights, node_product
 from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.models.encoders import num_scalars
 from narkit.models.features import EdgeFeatures, Scalars
@@ -28,14 +29,10 @@ class BoundDecoders(eqx.Module):
     probes: tuple[tuple[str, Probe], ...] = eqx.field(static=True)
     columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # where outputs of nodes begin that are a probe's
     on_nodes: MergedLinears
+    node_weights: NodeWeights | None  # of the same, where a kernel makes the outputs of nodes
     pointers: tuple[PointerDecoder | None, ...]  # of probes that point from nodes or edges
     edges: EdgeDecoders  # of other probes of edges
     graph: GraphDecoders | RowReadout
-
-    @property
-    def hidden_weights(self) -> Float[Array, "hidden _"] | None:
-        """The weights of everything that is linear in the hidden states, side by side."""
-        return None if self.on_nodes.merged is None else self.on_nodes.merged.dense_weights[0]
 
     @property
     def decoded_together(self) -> tuple[str, ...]:
@@ -48,16 +45,17 @@ class BoundDecoders(eqx.Module):
         hidden: Float[Array, "batch node hidden"],
         next_hidden: Float[Array, "batch node hidden"],
         edge_latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
-        from_hidden: Float[Array, "batch node _"] | None = None,
         *,
         soften: bool = False,
     ) -> tuple[dict[str, Array], Feedback]:
         """The logits of every decoded probe for a batch at one step, and those parts of the feedback that kernels make.
 
-        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already. Without
-        `soften` nothing is fed back as probabilities, and the feedback is empty.
+        Without `soften` nothing is fed back as probabilities, and the feedback is empty.
         """
-        nodes = self.on_nodes(scalars.node, hidden, next_hidden, product=from_hidden)
+        if self.node_weights is not None:
+            nodes = node_product(scalars.rows, (hidden, next_hidden), self.node_weights)
+        else:
+            nodes = self.on_nodes(scalars.node, hidden, next_hidden)
         if any(decoder is not None and decoder.is_fused for decoder in (self.graph, *self.pointers)):
             # Backward the kernels read them again, and their cotangent is a factor of gradients.
             nodes = checkpoint_name(stack_cotangent(nodes), SAVED)

@@ -12,9 +12,11 @@ from typing import assert_never
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from narkit.kernels.fused import launch
+from narkit.kernels.fused.node_product import NodeWeights
 from narkit.kernels.fused.weights import HIDDEN_SIZE
 from narkit.models.bound_decoders import BoundDecoders
 from narkit.models.features import ALIGNMENT, Bases
@@ -114,6 +116,7 @@ class Decoders(eqx.Module):
             probes=tuple((name, spec[name]) for name in self.by_probe),
             columns=tuple(columns.values()),
             on_nodes=on_nodes,
+            node_weights=self._node_weights(on_nodes, len(bases.graph.directions)),
             pointers=tuple(pointers),
             edges=EdgeDecoders(kinds, on_edges, self._num_pointer_columns, bases.edge, latent_sizes),
             graph=graph,
@@ -129,6 +132,15 @@ class Decoders(eqx.Module):
         starts = iter(merged.starts)
         columns = {name: tuple(next(starts) for _ in decoder.on_nodes) for name, decoder in self.by_probe.items()}
         return merged, columns
+
+    def _node_weights(self, on_nodes: MergedLinears, num_graph_scalars: int) -> NodeWeights | None:
+        """The Linears of nodes for a kernel, where one is in use and made for them."""
+        merged = on_nodes.merged
+        if merged is None or self.hidden_size != HIDDEN_SIZE or launch.mode() is not launch.Mode.FUSED:
+            return None
+        # The rows of nodes have the graph's scalars, too, which these Linears do not read.
+        directions = jnp.pad(merged.basis.directions, ((0, num_graph_scalars), (0, 0)))
+        return NodeWeights.of(directions, merged.basis.offset, merged.dense_weights)
 
     @property
     def _num_pointer_columns(self) -> int:

@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from narkit.kernels.fused import launch
 from narkit.kernels.fused.triplet_messages import NarrowLatents
 from narkit.kernels.narrow_product import narrow_product
 from narkit.models.layers import Linear
@@ -119,18 +118,11 @@ class FoldedLinear(eqx.Module):
     dense_weights: tuple[Float[Array, "_ outputs"], ...]
 
     def __call__(
-        self,
-        scalars: Float[Array, "*axes scalar"],
-        *dense: Float[Array, "*axes _"],
-        product: Float[Array, "*axes outputs"] | None = None,
+        self, scalars: Float[Array, "*axes scalar"], *dense: Float[Array, "*axes _"]
     ) -> Float[Array, "*axes outputs"]:
-        """The outputs. `product` is that of the first dense input, where it is known already."""
         result = self.basis(scalars)
-        if len(dense) > 1 and product is None and launch.mode() is launch.Mode.FUSED:  # as one product
-            return result + jnp.concatenate(dense, axis=-1) @ jnp.concatenate(self.dense_weights)
         for values, weight in zip(dense, self.dense_weights, strict=True):
-            result = result + (values @ weight if product is None else product)
-            product = None
+            result = result + values @ weight
         return result
 
 

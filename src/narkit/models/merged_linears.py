@@ -24,13 +24,11 @@ class MergedLinears(eqx.Module):
     widths: tuple[int, ...] = eqx.field(static=True)
     starts: tuple[int, ...] = eqx.field(static=True)  # where the outputs of each begin
 
-    def __call__(
-        self, scalars: Float[Array, "*axes scalar"], *dense: Array, product: Array | None = None
-    ) -> Float[Array, "*axes width"]:
-        """The outputs of all, side by side, and the columns that fill up; `product` as for a `FoldedLinear`."""
+    def __call__(self, scalars: Float[Array, "*axes scalar"], *dense: Array) -> Float[Array, "*axes width"]:
+        """The outputs of all, side by side, and the columns that fill up."""
         if self.merged is None:
             return jnp.zeros((*scalars.shape[:-1], 0))
-        return self.merged(scalars, *dense, product=product)
+        return self.merged(scalars, *dense)
 
     def split(self, outputs: Float[Array, "*axes width"]) -> list[Array]:
         """The outputs one by one."""

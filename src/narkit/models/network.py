@@ -18,7 +18,6 @@ from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
 from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
-from narkit.kernels.shared_product import merge, shared_product
 from narkit.models.bound_decoders import BoundDecoders
 from narkit.models.decoders import Decoders
 from narkit.models.encoders import Encoders, Reading, Values, as_values, row_columns, scalars_of
@@ -136,16 +135,13 @@ class Reasoner(eqx.Module):
         columns = row_columns(spec, tuple(encoders.linears)) if self.hints is Hints.ENCODED else None
 
         def bind(bases: Bases) -> BoundReasoner:
-            processor = self.processor.bind(bases)
-            hint_decoders = self.hint_decoders[algorithm].bind(spec, bases, columns)
             return BoundReasoner(
                 algorithm=algorithm,
                 encoded=tuple(encoders.linears),
                 num_node_scalars=len(bases.node.directions),
-                processor=processor,
+                processor=self.processor.bind(bases),
                 output_decoders=self.output_decoders[algorithm].bind(spec, bases),
-                hint_decoders=hint_decoders,
-                on_hidden=merge(processor.hidden_weights, hint_decoders.hidden_weights),
+                hint_decoders=self.hint_decoders[algorithm].bind(spec, bases, columns),
             )
 
         bases = encoders.bases(spec)
@@ -181,7 +177,6 @@ class BoundReasoner(eqx.Module):
     processor: BoundProcessor
     output_decoders: BoundDecoders
     hint_decoders: BoundDecoders
-    on_hidden: Float[Array, "hidden _"] | None  # what processor and hint decoders multiply hidden states with, merged
 
     @property
     def spec(self) -> Spec:
@@ -206,12 +201,8 @@ class BoundReasoner(eqx.Module):
         if launch.mode() is launch.Mode.FUSED:  # the kernels backward read them again
             scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
         connected = reading.adjacency(self.spec)
-        to_processor, to_decoders = None, None
-        if self.on_hidden is not None:
-            weights = (self.processor.hidden_weights, self.hint_decoders.hidden_weights)
-            hidden, (to_processor, to_decoders) = shared_product(hidden, weights, self.on_hidden)
-        next_hidden, latents = self.processor.batched_with_latents(scalars, connected, hidden, to_processor)
-        logits, feedback = self.hint_decoders(scalars, hidden, next_hidden, latents, to_decoders, soften=soften)
+        next_hidden, latents = self.processor.batched_with_latents(scalars, connected, hidden)
+        logits, feedback = self.hint_decoders(scalars, hidden, next_hidden, latents, soften=soften)
         return LastStep(scalars, hidden, next_hidden), logits, feedback
 
     def outputs(self, last: LastStep) -> dict[str, Array]:

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ import pytest
 from narkit.kernels.fused import launch
 
 COMPILER = shutil.which("g++")
+
+one_at_a_time = threading.Lock()  # XLA may run kernels side by side that do not wait for each other
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="g++ was not found; it compiles the kernels for the CPU")
 
@@ -44,7 +47,8 @@ def _run(kernel: launch.Kernel, rows: launch.Rows | None, seeds: int, outputs, *
     pointers = (ctypes.c_void_p * (len(arrays) + len(results)))(*(a.ctypes.data for a in [*arrays, *results]))
     grid = (ctypes.c_int * 3)(*kernel.grid, seeds)
     library = _library(kernel.source, kernel.macros) if rows is None else _library_on_rows(kernel, rows)
-    getattr(library, f"run_{kernel.name}")(grid, kernel.threads, kernel.shared_bytes, pointers)
+    with one_at_a_time:
+        getattr(library, f"run_{kernel.name}")(grid, kernel.threads, kernel.shared_bytes, pointers)
     return results
 
 

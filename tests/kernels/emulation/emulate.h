@@ -21,6 +21,7 @@
 #define __launch_bounds__(...)
 
 struct float2 { float x, y; };
+struct int2 { int x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct uint2 { uint32_t x, y; };
 struct alignas(16) uint4 { uint32_t x, y, z, w; };
@@ -88,6 +89,7 @@ inline uint32_t rounded(float value) {
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 inline uint32_t pack(float low, float high) { return rounded(low) | (rounded(high) << 16); }
+inline uint32_t pack_rectified(float low, float high) { return pack(fmaxf(low, 0.0f), fmaxf(high, 0.0f)); }
 inline float half_of(uint32_t packed, int which) { return __uint_as_float(which ? packed & 0xffff0000u : packed << 16); }
 
 // d = a b + c on the matrix units, where `number(word, which)` is one of the two numbers in a word.

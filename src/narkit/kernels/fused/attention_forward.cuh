@@ -2,6 +2,9 @@
 
 #if ATTENTION
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
+// Warps that share 4 x 4 edges, where there are too few of these for all: each has some features, later some senders.
+#define SHARING (SENDERS < 4 * WARPS ? 4 * WARPS / SENDERS : 1)
+static_assert(SHARING == 1 || CHUNKS == 1, "logits are exchanged once");
 
 // Features go to the matrix units sixteen at a time in such an order that a lane q has four neighbours of each tile:
 // 32 q + 4 tile and the next three.
@@ -12,35 +15,47 @@ struct AttentionMemory {
   u32 weights[H / 16][32][2];          // a (1 - slope): columns of its high and of its low part, by turns
   u32 on_direction[2][SCALAR_STEPS][4];  // slope a . E2, slope a . E3
   float on_node[N];                    // slope a . x_k
+#if SENDERS < 4 * WARPS
+  float logits[WARPS][8][32];          // what each warp has summed, lane by lane
+#endif
 };
 
 __device__ __forceinline__ void stage(
     AttentionMemory& shared, const float* terms, const float* triplet, const float* attention) {
+  const Lane at;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   stage_directions(triplet, shared.directions, [](int tile, int g) { return g / 2 * 32 + 2 * tile + g % 2; });
-  for (int i = threadIdx.x; i < H / 16 * 32; i += THREADS) {
-    const int g = i % 32 / 4, q = i % 4;
+#pragma unroll
+  for (int first = 0; first < H / 16; first += WARPS) {
+    const int tile = first + warp;
+    const float4 four = *(const float4*)(attention + 32 * at.q + 4 * tile);
+    const float numbers[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float* a = attention + 32 * q + i / 32 * 4 + 2 * half;
-      const float first = (1.0f - SLOPE) * a[0], second = (1.0f - SLOPE) * a[1];
+      const float first = (1.0f - SLOPE) * numbers[2 * half], second = (1.0f - SLOPE) * numbers[2 * half + 1];
       const u32 high = pack_half(first, second);
       const float2 rounded = unpack_half(high);
-      shared.weights[i / 32][i % 32][half] = g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
+      shared.weights[tile][lane][half] = at.g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
     }
   }
-  // Inner products with a, eight per warp at a time: of x_k, then of E2, then of E3.
+  // Inner products with a, eight per warp at a time: of x_k, then of E2, then of E3. The vectors are read without
+  // branches (a itself where there is none), so that all eight are under way at once.
   const float4 a = features(attention);
   const int count = N + 16 * SCALAR_STEPS;
 #pragma unroll 1
   for (int first = warp; first < count; first += 8 * WARPS) {
-    float partial[8];
+    float4 vectors[8];
+    bool exists[8];
 #pragma unroll
     for (int t = 0; t < 8; ++t) {
       const int i = first + t * WARPS, p = (i - N) % (8 * SCALAR_STEPS), kind = 1 + (i - N) / (8 * SCALAR_STEPS);
-      partial[t] = 0.0f;
-      if (i < N) partial[t] = dot(a, features(terms + i * TERMS + 2 * H), 0.0f);
-      else if (i < count && p < P) partial[t] = dot(a, features(triplet + (kind * P + p) * H), 0.0f);
+      exists[t] = i < N || (i < count && p < P);
+      const float* vector = i < N ? terms + i * TERMS + 2 * H : triplet + (kind * P + p) * H;
+      vectors[t] = features(exists[t] ? vector : attention);
     }
+    float partial[8];
+#pragma unroll
+    for (int t = 0; t < 8; ++t) partial[t] = exists[t] ? dot(a, vectors[t], 0.0f) : 0.0f;
     const float total = SLOPE * sum_over_lanes<8>(partial);
     const int i = first + lane * WARPS;
     if (lane >= 8 || i >= count) continue;
@@ -49,12 +64,14 @@ __device__ __forceinline__ void stage(
   }
 }
 
-// The attention of 4 x 4 edges by one warp: mixed scalars to shared memory, with SAVE the record to global memory.
+// The attention of 4 x 4 edges by one warp, or by SHARING of them: mixed scalars to shared memory, with SAVE the record
+// to global memory.
 template <bool SAVE>
 __device__ __forceinline__ void attend(
-    const AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j, int i_in_tile,
+    AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j, int i_in_tile,
     int j_in_tile, float* mixed, float* record) {
   const Lane at;
+  const int part = threadIdx.x / 32 % SHARING;
   // Edge number 4 a + b is the one from i = first_i + a to j = first_j + b. Of rows of edges a lane has g and g + 8.
   RowsOfScalars of_ij;
   of_ij.load(edge(scalars, last(first_i + at.g / 4), last(first_j + at.g % 4)),
@@ -87,7 +104,7 @@ __device__ __forceinline__ void attend(
 #pragma unroll
       for (int e = 0; e < 4; ++e) logits[a][e] = 0.0f;
 #pragma unroll 1
-    for (int tile = 0; tile < H / 16; ++tile) {
+    for (int tile = part * (H / 16 / SHARING); tile < (part + 1) * (H / 16 / SHARING); ++tile) {
       const int feature = 32 * at.q + 4 * tile;
       const float4 of_j = *(const float4*)(x_j + feature);
       const float4 of_i[2] = {*(const float4*)(x_i[0] + feature), *(const float4*)(x_i[1] + feature)};
@@ -162,6 +179,26 @@ __device__ __forceinline__ void attend(
       }
     }
 
+    float bent[4][2];  // the sums of both columns
+#pragma unroll
+    for (int a = 0; a < 4; ++a)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) bent[a][r] = logits[a][2 * r] + logits[a][2 * r + 1];
+#if SENDERS < 4 * WARPS
+    float(*of_warps)[8][32] = shared.logits + (threadIdx.x / 32 - part);
+#pragma unroll
+    for (int v = 0; v < 8; ++v) of_warps[part][v][threadIdx.x % 32] = bent[v / 2][v % 2];
+    __syncthreads();
+#pragma unroll
+    for (int v = 0; v < 8; ++v) {
+      if (v / 2 % SHARING != part) continue;
+      float sum = 0.0f;
+#pragma unroll
+      for (int w = 0; w < SHARING; ++w) sum += of_warps[w][v][threadIdx.x % 32];
+      bent[v / 2][v % 2] = sum;
+    }
+#endif
+
     // The linear part: slope a . (x_k + s_ik E2 + s_jk E3); what does not depend on k cancels.
     float linear[2] = {0.0f, 0.0f};
     const float on_nodes[4] = {shared.on_node[last(k[0])], 0.0f, shared.on_node[last(k[1])], 0.0f};
@@ -178,40 +215,45 @@ __device__ __forceinline__ void attend(
     }
 #pragma unroll
     for (int a = 0; a < 4; ++a) {
+      if (a % SHARING != part) continue;
+      const int i = first_i + a;
+      float own[2][P];  // read before the writes below, which reads would wait for
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+#pragma unroll
+        for (int p = 0; p < P; ++p) own[r][p] = edge(scalars, last(i), last(k[r]))[p];
       float sums[4];
 #pragma unroll
       for (int step = 0; step < SCALAR_STEPS; ++step) {
         const u32 e = shared.on_direction[0][step][at.q];
         multiply_add_half(sums, of_ik[a].words[step], e, e, step ? sums : on_nodes);
       }
-      const int i = first_i + a;
       float logit[2], higher = highest[a];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        logit[r] = k[r] < N ? logits[a][2 * r] + logits[a][2 * r + 1] + sums[2 * r] + linear[r] : -1e30f;
+        logit[r] = k[r] < N ? bent[a][r] + sums[2 * r] + linear[r] : -1e30f;
         if (SAVE && i < N && my_j < N && k[r] < N) record[(i * N + my_j) * RECORD + k[r]] = logit[r];
         higher = fmaxf(higher, logit[r]);
       }
 #pragma unroll
       for (int step = 4; step < 32; step *= 2) higher = fmaxf(higher, __shfl_xor_sync(0xffffffff, higher, step));
       const float shrink = __expf(highest[a] - higher), weight[2] = {__expf(logit[0] - higher), __expf(logit[1] - higher)};
-      const float *first = edge(scalars, last(i), last(k[0])), *second = edge(scalars, last(i), last(k[1]));
       total[a] = fmaf(total[a], shrink, weight[0] + weight[1]);
 #pragma unroll
       for (int p = 0; p < P; ++p)
-        mix[p][a] = fmaf(mix[p][a], shrink, fmaf(weight[0], first[p], weight[1] * second[p]));
+        mix[p][a] = fmaf(mix[p][a], shrink, fmaf(weight[0], own[0][p], weight[1] * own[1][p]));
       highest[a] = higher;
     }
   }
 
   const float sum = sum_over_g(total);
   const int my_a = value_of_lane(), i = first_i + my_a;
-  const bool saves = SAVE && at.g % 2 == 0 && i < N && my_j < N;
+  const bool writes = at.g % 2 == 0 && my_a % SHARING == part, saves = SAVE && writes && i < N && my_j < N;
   const int row = (j_in_tile + at.q) * SENDERS + i_in_tile + my_a;
 #pragma unroll
   for (int p = 0; p < P; ++p) {
     const float mean = sum_over_g(mix[p]) / sum;
-    if (at.g % 2 == 0) mixed[row * P + p] = mean;
+    if (writes) mixed[row * P + p] = mean;
     if (saves) record[(i * N + my_j) * RECORD + N + 1 + p] = mean;
   }
   const float top = my_a < 2 ? (my_a ? highest[1] : highest[0]) : (my_a == 2 ? highest[2] : highest[3]);

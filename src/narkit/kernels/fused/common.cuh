@@ -41,6 +41,13 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   return packed;
 }
 
+// The same of what is above zero, with zeros for the rest.
+__device__ __forceinline__ u32 pack_rectified(float low, float high) {
+  u32 packed;
+  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
 __device__ __forceinline__ void multiply_accumulate(float c[4], const u32 a[4], u32 b0, u32 b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -134,22 +141,20 @@ __device__ __forceinline__ void write_zeros(T* out, int count, int num_threads) 
 
 // ------------------------------------------------------------------------------------------------------------ products
 
-// How the warps of a block share the product of ROWS_ rows with a weight: M_WARPS times N_WARPS of them, each with MT
-// row tiles of 16 and NT column tiles of 8. The more rows a warp has, the more often it uses a weight that it has read.
+// How the warps of a block share the product of ROWS_ rows with a weight: each has all MT row tiles of 16 and NT column
+// tiles of 8. So a block reads every weight once, and sums over rows are complete in a warp.
 template <int ROWS_, int WARPS_, int AHEAD_ = 0>
 struct Tiling {
-  static constexpr int M_WARPS = WARPS_ > 4 && ROWS_ > 16 ? 2 : 1;
-  static constexpr int N_WARPS = WARPS_ / M_WARPS;
-  static constexpr int MT = ROWS_ / 16 / M_WARPS, NT = H / 8 / N_WARPS;
+  static constexpr int N_WARPS = WARPS_;
+  static constexpr int MT = ROWS_ / 16, NT = H / 8 / N_WARPS;
   static constexpr int NUM_THREADS = 32 * WARPS_;
   // Steps of 16 inputs for which weights are read in advance: as a kernel says, else the fewer sums a lane has, the more.
   static constexpr int AHEAD = AHEAD_ ? AHEAD_ : MT * NT <= 2 ? H / 16 : MT * NT <= 4 ? 2 : 1;
   typedef float Sums[MT][NT][4];
 
-  static __device__ __forceinline__ int m_warp() { return threadIdx.x / 32 / N_WARPS; }
-  static __device__ __forceinline__ int n_warp() { return threadIdx.x / 32 % N_WARPS; }
+  static __device__ __forceinline__ int n_warp() { return threadIdx.x / 32; }
   // The first of the two rows and of the two columns that a lane holds of a tile; the others are 8 and 1 further.
-  static __device__ __forceinline__ int row(int m) { return 16 * (m_warp() * MT + m) + threadIdx.x % 32 / 4; }
+  static __device__ __forceinline__ int row(int m) { return 16 * m + threadIdx.x % 32 / 4; }
   static __device__ __forceinline__ int column(int n) { return 8 * (n_warp() * NT + n) + 2 * (threadIdx.x % 4); }
 
   // Calls `f(row, column, two values, number)` for all neighbouring pairs of elements that this lane holds.
@@ -188,7 +193,7 @@ struct Tiling {
   // sums += tile times weights.
   static __device__ __forceinline__ void multiply(Sums& sums, const bf16* tile, Weights& weights) {
     const int lane = threadIdx.x % 32;
-    tile += (16 * m_warp() * MT + lane % 16) * TILE_STRIDE + 8 * (lane / 16);
+    tile += lane % 16 * TILE_STRIDE + 8 * (lane / 16);
 #pragma unroll
     for (int k = 0; k < H / 16; ++k) {
       uint4 b[NT / 2];
@@ -210,9 +215,12 @@ struct Tiling {
 
   // Copies a tile from shared to global memory, where rows follow each other without gaps.
   static __device__ __forceinline__ void copy_out(bf16* out, const bf16* tile) {
-#pragma unroll 2
-    for (int i = threadIdx.x; i < ROWS_ * (H / 8); i += NUM_THREADS)
-      ((uint4*)out)[i] = *(const uint4*)(tile + (i / (H / 8)) * TILE_STRIDE + (i % (H / 8)) * 8);
+    constexpr int WORDS = H / 8, ROWS_AT_ONCE = NUM_THREADS / WORDS;  // words of sixteen bytes
+    static_assert(ROWS_ % ROWS_AT_ONCE == 0, "threads that have fewer words than others");
+    const uint4* from = (const uint4*)(tile + threadIdx.x / WORDS * TILE_STRIDE) + threadIdx.x % WORDS;
+#pragma unroll 4
+    for (int row = 0; row < ROWS_; row += ROWS_AT_ONCE)
+      ((uint4*)out)[row * WORDS + threadIdx.x] = from[row * (TILE_STRIDE / 8)];
   }
 };
 

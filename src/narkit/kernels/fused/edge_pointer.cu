@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_forward(
   const int seed = blockIdx.z, sample = blockIdx.x / TILES, tile = blockIdx.x % TILES;
   const int first_i = tile / TILES_J * TILE_I, first_j = tile % TILES_J * TILE_J, first_k = blockIdx.y * TARGETS;
   const long long index = (long long)seed * SAMPLES + sample;
-  nodes += index * N * WIDTH;
+  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
   edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
   logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * N;
 

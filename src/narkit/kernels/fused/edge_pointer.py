@@ -94,7 +94,7 @@ def _forward_only(nodes, edges, weights, columns):
     grid = (samples * tiles, -(-n // m["TARGETS"]))
     kernel = Kernel(
         "edge_pointer.cu", "edge_pointer_forward", tuple(m.items()), grid, 4 * floats,
-        rows_read=((1, "TIMED_edges"),), rows_written=((0, "TIMED_logits"),),
+        rows_read=((0, "TIMED_nodes"), (1, "TIMED_edges")), rows_written=((0, "TIMED_logits"),),
     )  # fmt: skip
     return kernel(*_operands(nodes, edges, weights), weights.bias, outputs=[((samples, n, n, n), jnp.float32)])[0]
 

@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) edge_readout_forward(
   const Latents latents(out, out_bias, weight, seed);
 #endif
   if (edge >= N * N) return;
-  nodes += index * N * WIDTH + FIRST;
+  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH + FIRST;
   edges += (((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N + edge) * P;
   logits += (((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N + edge) * LOGITS;
   values += (index * N * N + edge) * LOGITS;

@@ -90,7 +90,7 @@ def _kernel(name, nodes_shape, scalars, offset, options: _Options, blocks: int, 
 
 def _forward_only(nodes, scalars, directions, offset, given, latents, options):
     samples, n, _ = nodes.shape
-    rows_read = ((1, "TIMED_edges"), *(((4, "TIMED_maxima"),) if latents is not None else ()))
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), *(((4, "TIMED_maxima"),) if latents is not None else ()))
     kernel = _kernel(
         "edge_readout_forward", nodes.shape, scalars, offset, options, -(-n * n // THREADS), THREADS,
         rows_read, ((0, "TIMED_logits"),),

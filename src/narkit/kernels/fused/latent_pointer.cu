@@ -16,7 +16,9 @@
 #define FRAGMENTS (H * H / 2)                   // 32-bit words of a weight
 #define WIDE_STRIDE 132                         // float32 elements per row of a product in shared memory
 
-typedef Tiling<ROWS, WARPS> T;  // a warp has all rows and 32 columns
+#define MANY_WARPS 8  // of a block, which waits more than it computes
+#define MANY_THREADS (32 * MANY_WARPS)
+typedef Tiling<ROWS, MANY_WARPS> T;
 #define M_TILES T::MT
 #define N_TILES T::NT
 
@@ -83,11 +85,32 @@ __device__ __forceinline__ void make_latents(
   }
 }
 
+// COUNT numbers per edge of the tile, asked for when this is made, and stored later.
+template <int COUNT>
+struct StagedEdges {
+  static constexpr int TURNS = (ROWS * COUNT + MANY_THREADS - 1) / MANY_THREADS;
+  float values[TURNS];
+  __device__ __forceinline__ StagedEdges(const Tile& tile, const float* from) {
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) {
+      const int at = turn * MANY_THREADS + threadIdx.x;
+      values[turn] = at < ROWS * COUNT ? from[tile.edge(at / COUNT) * COUNT + at % COUNT] : 0.0f;
+    }
+  }
+  __device__ __forceinline__ void store(float* to) const {
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) {
+      const int at = turn * MANY_THREADS + threadIdx.x;
+      if (at < ROWS * COUNT) to[at] = values[turn];
+    }
+  }
+};
+
 #if defined(BUILD_latent_pointer_forward)
 // A block has SOURCES nodes i and walks over all p. All rows that a lane holds of a product have the same i.
 //
-// Shared memory: the latents; the sums of each warp's columns; and all logits of these i.
-extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
+// Shared memory: the latents; the sums of each warp's columns; the scalars of edges; and all logits of these i.
+extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_forward(
     const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
     const float* out, const float* out_bias, const u32* weight, const float* score, const float* bias,
     TIME_PARAMETERS float* logits
@@ -99,22 +122,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
 #endif
 ) {
   bf16* latents = (bf16*)memory;
-  float *shares = (float*)(latents + ROWS * TILE_STRIDE), *of_sources = shares + ROWS * WARPS;
+  float *shares = (float*)(latents + ROWS * TILE_STRIDE), *scalars = shares + ROWS * T::N_WARPS;
+  float* of_sources = scalars + ROWS * P;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   Tile tile(blockIdx.x / SOURCE_BLOCKS, 0, blockIdx.x % SOURCE_BLOCKS);
   const int seed = tile.seed, my_i = last(tile.i_of(T::row(0)));
-  nodes += tile.index * N * WIDTH;
+  nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.at(TIMED_edges, NOW) * N * N * P;
   logits += tile.at(TIMED_logits, NOW) * N * N;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
   if (HAS_ENDED(tile.index)) {
     const int count = min(N - tile.first_i, SOURCES) * N;
-    write_zeros(logits + tile.first_i * N, count, THREADS);
+    write_zeros(logits + tile.first_i * N, count, MANY_THREADS);
 #if SOFTMAX
-    write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, THREADS);
+    write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, MANY_THREADS);
 #endif
 #if TIMED_probabilities
-    write_zeros(copy + (tile.index * N + tile.first_i) * N, count, THREADS);
+    write_zeros(copy + (tile.index * N + tile.first_i) * N, count, MANY_THREADS);
 #endif
     return;
   }
@@ -123,8 +147,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
   score += seed * H;
 #pragma unroll 1
   for (; tile.first_p < N; tile.first_p += TARGETS) {
+    const StagedEdges<P> of_scalars(tile, edges);
     T::Weights weights(weight + seed * FRAGMENTS);
     make_latents(tile, maxima, out + seed * FEATURES * H, out_bias + seed * H, latents);
+    of_scalars.store(scalars);
     T::Sums sums;
     T::for_pairs(sums, [&](int row, int column, float* v, int) {
       const float* b = nodes + last(tile.p_of(row)) * WIDTH + SECOND + column;
@@ -137,9 +163,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
     for (int p = 0; p < P; ++p)
       T::for_pairs(sums, [&](int row, int column, float* v, int) {
         const float2 d = *(const float2*)(directions + p * H + column);
-        const float s = edges[tile.edge(row) * P + p];
+        const float s = scalars[row * P + p];
         v[0] = fmaf(s, d.x, v[0]), v[1] = fmaf(s, d.y, v[1]);
       });
+    const float added = bias[seed];
     float totals[2 * M_TILES];
 #pragma unroll
     for (int row = 0; row < 2 * M_TILES; ++row) totals[row] = 0.0f;
@@ -153,13 +180,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
     for (int row = 0; row < 2 * M_TILES; row += 2) {
       float two[2] = {totals[row], totals[row + 1]};
       const float total = sum_over_some_lanes<2, 1, 4>(two);
-      if (lane % 4 < 2) shares[(T::row(row / 2) + 8 * (lane % 2)) * WARPS + warp] = total;
+      if (lane % 4 < 2) shares[(T::row(row / 2) + 8 * (lane % 2)) * T::N_WARPS + T::n_warp()] = total;
     }
     __syncthreads();
-    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
-      float logit = bias[seed];
+    const int row = threadIdx.x;
+    if (row < ROWS) {
+      float logit = added;
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w) logit += shares[row * WARPS + w];
+      for (int w = 0; w < T::N_WARPS; ++w) logit += shares[row * T::N_WARPS + w];
       if (tile.has(row)) {
         logits[tile.i_of(row) * N + tile.p_of(row)] = logit;
         of_sources[row % SOURCES * N + tile.p_of(row)] = logit;
@@ -169,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
 #if SOFTMAX
   __syncthreads();
   const int i = tile.first_i + warp;
-  if (i >= N) return;
+  if (warp >= SOURCES || i >= N) return;
   const float* mine = of_sources + warp * N;
   float highest = -3.0e38f, total = 0.0f;
   for (int p = lane; p < N; p += 32) highest = fmaxf(highest, mine[p]);
@@ -193,11 +221,24 @@ extern "C" __global__ void __launch_bounds__(THREADS) latent_pointer_forward(
 #endif
 
 #if defined(BUILD_latent_pointer_backward)
+#define PARTS 2  // threads that share a feature, each with some of the targets
+#define OWN (TARGETS / PARTS)
+#define OUT_TILES (H / 8 / MANY_WARPS)
+
+#ifndef EMULATED
+// x y + z, not below 0 and not above 1.
+__device__ __forceinline__ float saturated_fma(float x, float y, float z) {
+  float result;
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(x), "f"(y), "f"(z));
+  return result;
+}
+#endif
+
 // Calls `f(row, c, sum)` with the inner product of each row of a tile with each of COUNT vectors.
 template <int COUNT, typename F>
 __device__ __forceinline__ void inner_products(const bf16* tile, const float* vectors, F f) {
   const int lane = threadIdx.x % 32, q = lane % 4;
-  for (int m = threadIdx.x / 32; m < M_TILES; m += WARPS)
+  for (int m = threadIdx.x / 32; m < ROWS / 16; m += MANY_WARPS)
 #pragma unroll
     for (int first = 0; first < COUNT; first += 8) {
       const int mine = first + lane / 4;
@@ -221,12 +262,12 @@ __device__ __forceinline__ void inner_products(const bf16* tile, const float* ve
     }
 }
 
-// Shared memory: the latents, and later their cotangents; the cotangents of `latents L`; the product itself; per row the
-// scalars, the maxima and the cotangent of the logit; and per i the expectation of the probabilities' cotangents.
+// Shared memory: the latents, and later their cotangents; the cotangents of `latents L`; the product itself, and later
+// sums over targets; per row the scalars, the maxima and the cotangent of the logit.
 //
 // Writes the operands of L's gradient, the gradients of a (per block of targets), of b (per block of sources), of the
 // scalars and of the maxima, and per tile the small gradients D, c, w, bias, O, o.
-extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward(
+extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_backward(
     const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
     const float* out, const float* out_bias, const u32* weight, const u32* transposed, const float* score,
     const float* d_logits,
@@ -236,11 +277,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
     TIME_PARAMETERS bf16* operand, bf16* cotangent, float* d_first, float* d_second,
     float* d_edges, float* d_maxima, float* small) {
   bf16 *latents = (bf16*)memory, *rounded = latents + ROWS * TILE_STRIDE;
-  float* wide = (float*)(rounded + ROWS * TILE_STRIDE);
-  float *scalars = wide + ROWS * WIDE_STRIDE, *narrow = scalars + ROWS * P, *of_logits = narrow + ROWS * FEATURES;
+  float *scalars = (float*)(rounded + ROWS * TILE_STRIDE), *narrow = scalars + ROWS * P;
+  float *of_logits = narrow + ROWS * FEATURES, *wide = of_logits + ROWS;
   const int number = blockIdx.x % TILES;
   const Tile tile(blockIdx.x / TILES, number / SOURCE_BLOCKS, number % SOURCE_BLOCKS);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = threadIdx.x, seed = tile.seed;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = threadIdx.x % H, seed = tile.seed;
   nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.at(TIMED_edges, NOW) * N * N * P;
   maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
@@ -256,45 +297,41 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
 
   if (HAS_ENDED(tile.index)) {
     const int sources = min(N - tile.first_i, SOURCES), targets = min(N - tile.first_p, TARGETS);
-    write_zeros((uint4*)(operand + place), ROWS * H / 8, THREADS);
-    write_zeros((uint4*)(cotangent + place), ROWS * H / 8, THREADS);
-    write_zeros(d_first + tile.first_i * H, sources * H, THREADS);
-    write_zeros(d_second + tile.first_p * H, targets * H, THREADS);
-    write_zeros(small, SMALL * H, THREADS);
-    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+    write_zeros((uint4*)(operand + place), ROWS * H / 8, MANY_THREADS);
+    write_zeros((uint4*)(cotangent + place), ROWS * H / 8, MANY_THREADS);
+    write_zeros(d_first + tile.first_i * H, sources * H, MANY_THREADS);
+    write_zeros(d_second + tile.first_p * H, targets * H, MANY_THREADS);
+    write_zeros(small, SMALL * H, MANY_THREADS);
+    for (int row = threadIdx.x; row < ROWS; row += MANY_THREADS) {
       if (!tile.has(row)) continue;
       for (int p = 0; p < P; ++p) d_edges[tile.edge(row) * P + p] = 0.0f;
       for (int f = 0; f < FEATURES; ++f) d_maxima[tile.edge(row) * FEATURES + f] = 0.0f;
     }
     return;
   }
-  for (int at = threadIdx.x; at < ROWS * P; at += THREADS) scalars[at] = edges[tile.edge(at / P) * P + at % P];
-  for (int at = threadIdx.x; at < ROWS * FEATURES; at += THREADS)
-    narrow[at] = maxima[tile.edge(at / FEATURES) * FEATURES + at % FEATURES];
+  const StagedEdges<P> of_scalars(tile, edges);
+  const StagedEdges<FEATURES> of_maxima(tile, maxima);
+  // The gradients of logits: a warp has a source (some have one that others have, too), and a lane a target.
+  const int source = warp % SOURCES, i = last(tile.first_i + source), at = i * N + last(tile.first_p + lane);
+  float d_logit = d_logits[at];
 #if SOFTMAX
-  // The gradient of a logit is that of the logit itself and p (d_p - sum of p d_p) through the softmax.
-  float* expected = of_logits + ROWS;
+  // That of the logit itself, and p (d_p - sum of p d_p) through the softmax.
   probabilities += tile.at(TIMED_probabilities, NOW) * N * N;
   d_probabilities += tile.index * N * N;
-  float expectation = 0.0f;
-  for (int p = lane; p < N; p += 32) {
-    const int at = last(tile.first_i + warp) * N + p;
-    expectation = fmaf(probabilities[at], d_probabilities[at], expectation);
-  }
-  expectation = sum_over_groups<1>(expectation);
-  if (lane == 0) expected[warp] = expectation;
-  __syncthreads();
+  const float probability = probabilities[at], given = d_probabilities[at];
+  float expected = 0.0f;
+#pragma unroll 1
+  for (int p = lane; p < N; p += 32) expected = fmaf(probabilities[i * N + p], d_probabilities[i * N + p], expected);
 #endif
-  for (int row = threadIdx.x; row < ROWS; row += THREADS) {
-    const int at = last(tile.i_of(row)) * N + last(tile.p_of(row));
-    float d_logit = d_logits[at];
-#if SOFTMAX
-    d_logit = fmaf(probabilities[at], d_probabilities[at] - expected[row % SOURCES], d_logit);
-#endif
-    of_logits[row] = tile.has(row) ? d_logit : 0.0f;
-  }
   T::Weights weights(weight + seed * FRAGMENTS);
   make_latents(tile, maxima, out, out_bias + seed * H, latents);
+#if SOFTMAX
+  d_logit = fmaf(probability, given - sum_over_groups<1>(expected), d_logit);
+#endif
+  const int mine = lane * SOURCES + source;
+  if (warp < SOURCES && lane < TARGETS) of_logits[mine] = tile.has(mine) ? d_logit : 0.0f;
+  of_scalars.store(scalars);
+  of_maxima.store(narrow);
   __syncthreads();
   T::copy_out(operand + place, latents);
   T::Sums sums;
@@ -303,51 +340,72 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   T::for_pairs(sums, [&](int row, int column, float* v, int) {
     *(float2*)(wide + row * WIDE_STRIDE + column) = make_float2(v[0], v[1]);
   });
+  // A thread has a feature, and sums over the rows of some targets.
+  const int part = threadIdx.x / H, begin = part * OWN;
+  const float w = score[seed * H + h], c = offset[seed * H + h];
+  float start[OWN], a[SOURCES], d[P];
+#pragma unroll
+  for (int j = 0; j < OWN; ++j) start[j] = nodes[last(tile.first_p + begin + j) * WIDTH + SECOND + h];
+#pragma unroll
+  for (int i = 0; i < SOURCES; ++i) a[i] = nodes[last(tile.first_i + i) * WIDTH + FIRST + h];
+#pragma unroll
+  for (int p = 0; p < P; ++p) d[p] = directions[p * H + h];
   __syncthreads();
 
-  // A thread has a feature, and sums over the rows.
-  {
-    const float w = score[seed * H + h], c = offset[seed * H + h];
-    float d[P], of_directions[P], a[SOURCES], to_first[SOURCES], of_offset = 0.0f, of_score = 0.0f, of_bias = 0.0f;
+  float of_directions[P], to_first[SOURCES], of_offset = 0.0f, of_score = 0.0f;
 #pragma unroll
-    for (int p = 0; p < P; ++p) d[p] = directions[p * H + h], of_directions[p] = 0.0f;
+  for (int p = 0; p < P; ++p) of_directions[p] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < SOURCES; ++i) a[i] = nodes[last(tile.first_i + i) * WIDTH + FIRST + h], to_first[i] = 0.0f;
-#pragma unroll 1
-    for (int j = 0; j < TARGETS; ++j) {
-      const float start = nodes[last(tile.first_p + j) * WIDTH + SECOND + h] + c;
-      float to_second = 0.0f;
+  for (int i = 0; i < SOURCES; ++i) to_first[i] = 0.0f;
 #pragma unroll
-      for (int i = 0; i < SOURCES; ++i) {
-        const int row = j * SOURCES + i;
-        const float of_logit = of_logits[row];
-        float t = wide[row * WIDE_STRIDE + h] + start;
+  for (int j = 0; j < OWN; ++j) {
+    float to_second = 0.0f;
+    start[j] += c;
 #pragma unroll
-        for (int p = 0; p < P; ++p) t = fmaf(scalars[row * P + p], d[p], t);
-        of_bias += of_logit;
-        of_score = fmaf(of_logit, fmaxf(a[i], t), of_score);
-        // Half of the gradient goes to each of two that are equal.
-        const float both = of_logit * w, gradient = t > a[i] ? both : t == a[i] ? 0.5f * both : 0.0f;
-        to_first[i] += both - gradient;
-        to_second += gradient;
+    for (int i = 0; i < SOURCES; ++i) {
+      const int row = (begin + j) * SOURCES + i;
+      const float of_logit = of_logits[row];
+      float t = wide[row * WIDE_STRIDE + h] + start[j];
 #pragma unroll
-        for (int p = 0; p < P; ++p) of_directions[p] = fmaf(scalars[row * P + p], gradient, of_directions[p]);
-        rounded[row * TILE_STRIDE + h] = (bf16)(pack(gradient, 0.0f) & 0xffffu);
-      }
-      of_offset += to_second;
-      if (tile.first_p + j < N) d_second[(tile.first_p + j) * H + h] = to_second;
+      for (int p = 0; p < P; ++p) t = fmaf(scalars[row * P + p], d[p], t);
+      of_score = fmaf(of_logit, fmaxf(a[i], t), of_score);
+      // Half of the gradient goes to each of two that are equal.
+      const float both = of_logit * w, gradient = both * saturated_fma(t - a[i], 1e30f, 0.5f);
+      to_first[i] += both - gradient;
+      to_second += gradient;
+#pragma unroll
+      for (int p = 0; p < P; ++p) of_directions[p] = fmaf(scalars[row * P + p], gradient, of_directions[p]);
+      rounded[row * TILE_STRIDE + h] = (bf16)(pack(gradient, 0.0f) & 0xffffu);
     }
+    of_offset += to_second;
+    if (tile.first_p + begin + j < N) d_second[(tile.first_p + begin + j) * H + h] = to_second;
+  }
+  // The sums of the second part, where the product was that nobody else has read.
+  float* rest = wide + ROWS / PARTS * WIDE_STRIDE + h;
+  if (part == 1) {
 #pragma unroll
-    for (int i = 0; i < SOURCES; ++i)
-      if (tile.first_i + i < N) d_first[(tile.first_i + i) * H + h] = to_first[i];
+    for (int i = 0; i < SOURCES; ++i) rest[i * WIDE_STRIDE] = to_first[i];
 #pragma unroll
-    for (int p = 0; p < P; ++p) small[p * H + h] = of_directions[p];
-    small[P * H + h] = of_offset;
-    small[(P + 1) * H + h] = of_score;
-    small[(P + 2) * H + h] = h == 0 ? of_bias : 0.0f;
+    for (int p = 0; p < P; ++p) rest[(SOURCES + p) * WIDE_STRIDE] = of_directions[p];
+    rest[(SOURCES + P) * WIDE_STRIDE] = of_offset;
+    rest[(SOURCES + P + 1) * WIDE_STRIDE] = of_score;
   }
   __syncthreads();
   weights.start(transposed + seed * FRAGMENTS);
+  if (part == 0) {
+#pragma unroll
+    for (int i = 0; i < SOURCES; ++i)
+      if (tile.first_i + i < N) d_first[(tile.first_i + i) * H + h] = to_first[i] + rest[i * WIDE_STRIDE];
+#pragma unroll
+    for (int p = 0; p < P; ++p) small[p * H + h] = of_directions[p] + rest[(SOURCES + p) * WIDE_STRIDE];
+    small[P * H + h] = of_offset + rest[(SOURCES + P) * WIDE_STRIDE];
+    small[(P + 1) * H + h] = of_score + rest[(SOURCES + P + 1) * WIDE_STRIDE];
+  } else {
+    float of_bias = 0.0f;
+    for (int row = lane; row < ROWS; row += 32) of_bias += of_logits[row];
+    of_bias = sum_over_groups<1>(of_bias);
+    small[(P + 2) * H + h] = h == 0 ? of_bias : 0.0f;
+  }
   T::copy_out(cotangent + place, rounded);
   inner_products<P>(rounded, directions, [&](int row, int p, float sum) {
     if (tile.has(row)) d_edges[tile.edge(row) * P + p] = sum;
@@ -366,9 +424,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   // The gradients of O and o: sums over the rows of m, in both its parts, and of ones.
   const int q = lane % 4;
   const u32 ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
-  float of_out[N_TILES][4], of_out_bias[N_TILES][4];
+  float of_out[OUT_TILES][4], of_out_bias[OUT_TILES][4];
 #pragma unroll
-  for (int n = 0; n < N_TILES; ++n)
+  for (int n = 0; n < OUT_TILES; ++n)
 #pragma unroll
     for (int e = 0; e < 4; ++e) of_out[n][e] = of_out_bias[n][e] = 0.0f;
 #pragma unroll
@@ -379,8 +437,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
     split(m[0], m[FEATURES], a[0], a[1]);
     split(m[8 * FEATURES], m[9 * FEATURES], a[2], a[3]);
 #pragma unroll
-    for (int n = 0; n < N_TILES; ++n) {
-      const bf16* column = latents + row * TILE_STRIDE + 8 * (warp * N_TILES + n) + lane / 4;
+    for (int n = 0; n < OUT_TILES; ++n) {
+      const bf16* column = latents + row * TILE_STRIDE + 8 * (warp * OUT_TILES + n) + lane / 4;
       const u32 b0 = column[0] | (u32)column[TILE_STRIDE] << 16;
       const u32 b1 = column[8 * TILE_STRIDE] | (u32)column[9 * TILE_STRIDE] << 16;
       multiply_accumulate(of_out[n], a, b0, b1);
@@ -389,8 +447,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) latent_pointer_backward
   }
   small += (P + 3) * H;
 #pragma unroll
-  for (int n = 0; n < N_TILES; ++n) {
-    const int column = 8 * (warp * N_TILES + n) + 2 * q;
+  for (int n = 0; n < OUT_TILES; ++n) {
+    const int column = 8 * (warp * OUT_TILES + n) + 2 * q;
     *(float2*)(small + lane / 4 * H + column) = make_float2(of_out[n][0] + of_out[n][2], of_out[n][1] + of_out[n][3]);
     if (lane < 4) *(float2*)(small + FEATURES * H + column) = make_float2(of_out_bias[n][0], of_out_bias[n][1]);
   }

@@ -19,14 +19,15 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import SAVED, STACKED
-from narkit.kernels.fused.launch import THREADS, Kernel
+from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.pointer import Options, side_by_side
 from narkit.kernels.fused.triplet_messages import FEATURES, NarrowLatents
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
 TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
-WARPS = SOURCES = THREADS // 32
+SOURCES = 4
+MANY_THREADS = 256  # of a block
 
 
 class Fragments(NamedTuple):
@@ -115,17 +116,18 @@ def _kernel(
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "WIDTH": width, "FIRST": options.first,
         "SECOND": options.second, "SOFTMAX": int(options.softmax), "TARGETS": _Tiling.of(n).targets,
     }  # fmt: skip
-    return Kernel("latent_pointer.cu", name, tuple(macros.items()), (samples * blocks, 1), 4 * shared_floats, *rows)
+    given, grid = tuple(macros.items()), (samples * blocks, 1)
+    return Kernel("latent_pointer.cu", name, given, grid, 4 * shared_floats, *rows, threads=MANY_THREADS)
 
 
 def _forward_only(nodes, scalars, latents, weights, options):
     samples, n, _ = nodes.shape
     tiling = _Tiling.of(n)
     rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
-    shared = tiling.rows * (TILE_STRIDE // 2 + WARPS) + n * SOURCES
+    shared = tiling.rows * (TILE_STRIDE // 2 + MANY_THREADS // 32 + scalars.shape[-1]) + n * SOURCES
     kernel = _kernel(
         "latent_pointer_forward", nodes, scalars, options, tiling.source_blocks, shared,
-        ((1, "TIMED_edges"), (2, "TIMED_maxima")), rows_written, (1,),
+        ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima")), rows_written, (1,),
     )  # fmt: skip
     results = kernel(
         nodes, scalars, latents.maxima, weights.directions, weights.offset, latents.weight, latents.bias,
@@ -146,7 +148,9 @@ def _backward(options, saved, cotangents):
     samples, n, width = nodes.shape
     num_scalars = scalars.shape[-1]
     tiling = _Tiling.of(n)
-    shared = tiling.rows * (TILE_STRIDE + WIDE_STRIDE + num_scalars + FEATURES + 1) + SOURCES
+    # Where the product of the second half of the rows was, sums over targets come, which may be more.
+    wide_rows = tiling.rows // 2 + max(tiling.rows // 2, SOURCES + num_scalars + 2)
+    shared = tiling.rows * (TILE_STRIDE + num_scalars + FEATURES + 1) + wide_rows * WIDE_STRIDE
     rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima"))
     rows_read += ((10, "TIMED_logits"), (11, "TIMED_probabilities"))[: 1 + options.softmax]
     rows_written = ((0, "TIMED_operands"), (1, "TIMED_operands"), (6, "TIMED_small"))

@@ -25,6 +25,16 @@
 #include "half.cuh"
 #include "triplets.cuh"
 
+typedef Tiling<ROWS, 8, ROWS == 64 ? 4 : 8> Backward;  // of the backward kernel
+
+// Of the inputs of the products the backward kernel needs to know where they are above zero. The forward kernel keeps
+// that as bits: per tile, product and thread of the backward kernel a word, in which pair q (of PAIRS) that the thread
+// holds of the tile has the bits `first_sign` and 16 more.
+#define SIGNS Backward::NUM_THREADS  // words of a product
+#define PAIRS (2 * Backward::MT * Backward::NT)
+static_assert(PAIRS <= 16, "signs of more than 32 elements");
+__device__ __forceinline__ int first_sign(int q) { return 16 - PAIRS + q; }
+
 // ------------------------------------------------------------------------------------------------------------- forward
 
 #include "attention_forward.cuh"
@@ -61,24 +71,46 @@ __device__ __forceinline__ void start_with(typename T::Sums& sums, const float* 
   });
 }
 
+// The pairs of a lane are, in their order, those of two lanes of the backward kernel.
+struct Signs {
+  u32 words[2];
+};
+
+// Gives the signs, to be written later: what is read after that write waits for it.
 template <typename T>
-__device__ __forceinline__ void store_rectified(typename T::Sums& sums, bf16* tile) {
-  T::for_pairs(sums, [&](int row, int column, float* v, int) {
-    store_pair(tile, row, column, fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
+__device__ __forceinline__ Signs store_rectified(typename T::Sums& sums, bf16* tile) {
+  static_assert(T::MT == Backward::MT && T::NT == 2 * Backward::NT, "other than two lanes");
+  Signs signs = {{0, 0}};
+  T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
+    const u32 two = pack_rectified(v[0], v[1]);
+    *(u32*)(tile + row * TILE_STRIDE + column) = two;
+    // Neither number has its sign bit, so the sum has it where a number is not zero, and nothing is carried.
+    u32& word = signs.words[pair / 2 % T::NT / Backward::NT];
+    word = word >> 1 | ((two + 0x7fff7fffu) & 0x80008000u);
   });
+  return signs;
+}
+
+template <typename T>
+__device__ __forceinline__ void write_signs(u32* out, const Signs& signs) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) out[(2 * T::n_warp() + half) * 32 + threadIdx.x % 32] = signs.words[half];
 }
 
 // Takes the scalars of a tile of edges through all products but the last. The inputs of the products, rectified, stand
 // in turn in the two tiles: `written(m)` is called while the input of product m is complete. The last is in tile
-// PRODUCTS - 1 modulo 2 at the end.
-template <typename T, typename Written>
-__device__ __forceinline__ void through_products(
+// PRODUCTS - 1 modulo 2 at the end. Their `signs` are kept if SAVE, but those of the last are given back. Weights are
+// under way before they are needed, at the end those of the last product.
+template <typename T, bool SAVE, typename Written>
+__device__ __forceinline__ Signs through_products(
     const float* terms, const float* mixed, const float* value, const float* value_offset, const u32* weights,
-    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], Written written) {
+    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], u32* signs,
+    typename T::Weights& of_product, Written written) {
+  of_product.start(weights);
   typename T::Sums sums;
   start_with<T>(sums, value_offset);
   if (!ATTENTION) add_nodes<T>(sums, terms, first_i, first_j);
-#pragma unroll 2
+#pragma unroll(P <= 4 ? P : 2)
   for (int p = 0; p < P; ++p)
     T::for_pairs(sums, [&](int row, int column, float* v, int) {
       const float2 direction = *(const float2*)(value + p * H + column);
@@ -88,19 +120,20 @@ __device__ __forceinline__ void through_products(
     });
 #pragma unroll
   for (int m = 0; m < PRODUCTS - 1; ++m) {
-    store_rectified<T>(sums, tiles[m % 2]);
-    typename T::Weights of_product(weights + m * FRAGMENTS);
+    const Signs of_input = store_rectified<T>(sums, tiles[m % 2]);
     if (m == PRODUCTS - 2) {
       start_with<T>(sums, biases);
     } else {
       T::clear(sums);
       add_nodes<T>(sums, terms, first_i, first_j);
     }
+    if (SAVE) write_signs<T>(signs + m * SIGNS, of_input);
     __syncthreads();
     T::multiply(sums, tiles[m % 2], of_product);
+    of_product.start(weights + (m + 1) * FRAGMENTS);
     written(m);
   }
-  store_rectified<T>(sums, tiles[(PRODUCTS - 1) % 2]);
+  return store_rectified<T>(sums, tiles[(PRODUCTS - 1) % 2]);
 }
 
 // How the rows of a tile, j after j, lie in the registers of a warp and its lanes. A lane holds two rows of every row
@@ -117,7 +150,7 @@ struct Receivers {
 
   // The receiver, in the tile, and the column that this lane has in the end.
   static __device__ __forceinline__ int receiver(int group) {
-    return SENDERS < 8 ? 2 * group + threadIdx.x % 32 / 16 : T::m_warp() * GROUPS + group;
+    return SENDERS < 8 ? 2 * group + threadIdx.x % 32 / 16 : group;
   }
   static __device__ __forceinline__ int column(int call) {
     const int number = call * COUNT + threadIdx.x % 32 / 4 % COUNT;
@@ -125,6 +158,13 @@ struct Receivers {
   }
   // Whether no other lane has the same.
   static __device__ __forceinline__ bool first_of_its_kind() { return threadIdx.x % 32 / 4 % LANES < COUNT; }
+  // The group and the sender of the pairs that `T::for_pairs` counts.
+  static __device__ __forceinline__ int group_of(int pair) {
+    return pair / (2 * T::NT) * (2 / HALVES) + pair % (2 / HALVES);
+  }
+  static __device__ __forceinline__ int sender_of(int pair) {
+    return threadIdx.x % 32 / 4 % LANES + (HALVES == 2 ? 8 * (pair % 2) : 0);
+  }
   static __device__ __forceinline__ float& element(typename T::Sums& sums, int group, int number, int half) {
     return sums[group / (2 / HALVES)][number / 2][number % 2 + 2 * (HALVES == 2 ? half : group % 2)];
   }
@@ -154,13 +194,13 @@ __device__ __forceinline__ Candidate higher(Candidate a, Candidate b) {
   return a.value > b.value || (a.value == b.value && a.from < b.from) ? a : b;
 }
 
-// To `keep(m, tile, first_i)` go the inputs of products.
+// To `keep(m, tile, first_i)` go the inputs of products; `signs` are those of the first tile.
 template <bool SAVE, typename Keep>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
-    float* record, Keep keep) {
-  typedef Tiling<ROWS, WARPS, N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
+    float* record, u32* signs, Keep keep) {
+  typedef Tiling<ROWS, WARPS, ROWS < 64 ? 8 : N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
 #if ATTENTION
@@ -194,18 +234,21 @@ __device__ __forceinline__ void forward(
     if (first_i > 0) __syncthreads();
     stage(shared, terms, triplet, attention);
     __syncthreads();
-    for (int a = threadIdx.x / 32 * 4; a < SENDERS; a += 4 * WARPS)
+    for (int a = threadIdx.x / 32 / SHARING * 4; a < SENDERS; a += 4 * WARPS / SHARING)
       for (int b = 0; b < RECEIVERS; b += 4)
         attend<SAVE>(shared, terms, scalars, first_i + a, first_j + b, a, b, mixed, record);
 #else
     own_scalars(scalars, first_i, first_j, mixed);
 #endif
     __syncthreads();
-    through_products<T>(terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
-                        [&](int m) { keep(m, tiles[m % 2], first_i); });
+    typename T::Weights of_product;
+    u32* of_tile = signs + first_i / SENDERS * (PRODUCTS * SIGNS);
+    const Signs of_input = through_products<T, SAVE>(
+        terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles, of_tile, of_product,
+        [&](int m) { keep(m, tiles[m % 2], first_i); });
     typename T::Sums sums;
-    typename T::Weights of_product(weights + (PRODUCTS - 1) * FRAGMENTS);
     start_with<T>(sums, biases + H);
+    if (SAVE) write_signs<T>(of_tile + (PRODUCTS - 1) * SIGNS, of_input);
     __syncthreads();
     T::multiply(sums, tiles[(PRODUCTS - 1) % 2], of_product);
     keep(PRODUCTS - 1, tiles[(PRODUCTS - 1) % 2], first_i);
@@ -241,7 +284,7 @@ __device__ __forceinline__ void forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, float* message) {
-  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0,
+  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0, 0,
                  [](int, const bf16*, int) {});
 }
 #endif
@@ -250,11 +293,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
-    float* record, OPERAND_PARAMETERS(bf16*, operand)) {
+    float* record, u32* signs, OPERAND_PARAMETERS(bf16*, operand)) {
   bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   const Sample at(RECEIVER_BLOCKS);
   const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
   const long long first_tile = (at.at(TIMED_operands, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS;
+  signs += (at.at(TIMED_signs, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * (PRODUCTS * SIGNS);
   if (HAS_ENDED(at.index)) {
     write_zeros(message + (at.at(TIMED_message, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
 #pragma unroll
@@ -263,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
     return;
   }
   forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, now, message, best, record,
-                [&](int m, const bf16* tile, int first_i) {
+                signs, [&](int m, const bf16* tile, int first_i) {
                   const long long number = first_tile + first_i / SENDERS;
                   Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
                 });
@@ -273,23 +317,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
 // ------------------------------------------------------------------------------------------- backward of the products
 
 #if defined(BUILD_messages_backward)
-#define BACKWARD_WARPS 8
-typedef Tiling<ROWS, BACKWARD_WARPS> Backward;
 typedef Receivers<Backward> OfNodes;
 
-// Shared memory: a tile; a tile, or at the end the shares of warps in V, v and the mixed scalars; the chosen senders
-// and their cotangents, or later the shares in b1 and the senders; the mixed scalars. messages.py counts the same.
-#define CHOSEN (2 * RECEIVERS * H)                                  // floats
-#define SHARES (Backward::M_WARPS * (1 + SENDERS) * H)
-#define OF_WARPS (Backward::N_WARPS * P * ROWS + Backward::M_WARPS * (P + 1) * H)
+// Shared memory: a tile; a tile, or at the end the shares of warps in the gradients of mixed scalars; the mixed scalars.
+// messages.py counts the same.
+#define SHARES (8 * SCALAR_STEPS)  // floats of a row: its scalars and zeros
+#define OF_WARPS (Backward::N_WARPS * ROWS * SHARES)
 
-// The sums of a tile over its senders, to `d_receive`, and over the receivers that this warp has, to `to_senders`.
-__device__ __forceinline__ void sum_over_nodes(Backward::Sums& sums, int first_j, float* d_receive, float* to_senders) {
+// The receivers of a tile are those of a lane, except that with few senders two lanes have half of them each.
+__device__ __forceinline__ float2 over_receivers(float2 mine) {
+  if (SENDERS >= 8) return mine;
+  const float2 other = {__shfl_xor_sync(0xffffffff, mine.x, 16), __shfl_xor_sync(0xffffffff, mine.y, 16)};
+  return make_float2(mine.x + other.x, mine.y + other.y);
+}
+
+// The sums of a tile over its senders, to `d_receive`, and over its receivers, to `d_send`.
+__device__ __forceinline__ void sum_over_nodes(
+    Backward::Sums& sums, int first_j, int num_senders, float* d_receive, float* d_send) {
   typedef OfNodes R;
   static_assert(R::CALLS == 1, "more columns than lanes");
 #pragma unroll
   for (int half = 0; half < R::HALVES; ++half) {
-    const int i = threadIdx.x % 32 / 4 % R::LANES + 8 * half;
+    const int i = threadIdx.x % 32 / 4 + 8 * half;
 #pragma unroll
     for (int n = 0; n < Backward::NT; ++n) {
       float2 total = make_float2(0.0f, 0.0f);
@@ -298,11 +347,8 @@ __device__ __forceinline__ void sum_over_nodes(Backward::Sums& sums, int first_j
         total.x += R::element(sums, group, 2 * n, half);
         total.y += R::element(sums, group, 2 * n + 1, half);
       }
-      if (SENDERS < 8) {
-        total.x += __shfl_xor_sync(0xffffffff, total.x, 16);
-        total.y += __shfl_xor_sync(0xffffffff, total.y, 16);
-      }
-      *(float2*)(to_senders + (Backward::m_warp() * SENDERS + i) * H + Backward::column(n)) = total;
+      total = over_receivers(total);
+      if (i < num_senders) *(float2*)(d_send + i * H + Backward::column(n)) = total;
     }
   }
 #pragma unroll
@@ -317,44 +363,34 @@ __device__ __forceinline__ void sum_over_nodes(Backward::Sums& sums, int first_j
   }
 }
 
-// The sums over the rows of a warp, weighted by `factor(row)`, to `out`, an array over columns.
-template <typename F>
-__device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out, F factor) {
-  constexpr int COUNT = OfNodes::COLUMNS;
-  float values[COUNT];
+// The sums over the rows of a tile, to `out`, an array over columns.
+__device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out) {
+  float values[OfNodes::COLUMNS];
 #pragma unroll
-  for (int c = 0; c < COUNT; ++c) values[c] = 0.0f;
-  Backward::for_pairs(sums, [&](int row, int, float* v, int pair) {
+  for (int c = 0; c < OfNodes::COLUMNS; ++c) values[c] = 0.0f;
+  Backward::for_pairs(sums, [&](int, int, float* v, int pair) {
     const int c = 2 * (pair / 2 % Backward::NT);
-    values[c] = fmaf(factor(row), v[0], values[c]);
-    values[c + 1] = fmaf(factor(row), v[1], values[c + 1]);
+    values[c] += v[0];
+    values[c + 1] += v[1];
   });
-  const float total = sum_over_some_lanes<COUNT, 4, 32>(values);
-  const int number = threadIdx.x % 32 / 4 % COUNT;
-  if (threadIdx.x % 32 / 4 < COUNT) out[Backward::column(number / 2) + number % 2] = total;
+  const float total = sum_over_some_lanes<OfNodes::COLUMNS, 4, 32>(values);
+  const int number = threadIdx.x % 32 / 4 % OfNodes::COLUMNS;
+  if (threadIdx.x % 32 / 4 < OfNodes::COLUMNS) out[Backward::column(number / 2) + number % 2] = total;
 }
 
-// Adds up `vectors` vectors of which every row of warps has left its share.
-__device__ __forceinline__ void write_sum_of_shares(float* out, const float* shares, int vectors, int written) {
-  for (int k = threadIdx.x; k < written * H; k += Backward::NUM_THREADS)
-    out[k] = Backward::M_WARPS > 1 ? shares[k] + shares[vectors * H + k] : shares[k];
-}
+#include "value_backward.cuh"
 
 // Writes the cotangents of what the products gave, for the weights' gradients; the gradients of what nodes receive and
 // send, of the mixed scalars (and `expected`, their inner product with the scalars), and per tile the small gradients V,
-// v, b1, b2. The inputs of the products have been kept by the forward kernel.
+// v, b1, b2. The inputs of the products, and their signs, have been kept by the forward kernel.
 extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 3 : 2) messages_backward(
     const float* scalars, const float* value, const u32* transposed, const int* best, const float* record,
-    const float* d_message, OPERAND_PARAMETERS(const bf16*, operand), TIME_PARAMETERS
+    const u32* signs, const float* d_message, TIME_PARAMETERS
     OPERAND_PARAMETERS(bf16*, cotangent), float* d_receive, float* d_send, float* d_mixed, float* small) {
-  const bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   bf16* const cotangents[PRODUCTS] = {OPERANDS(cotangent)};
-  float* chosen_d = (float*)((bf16*)memory + SHARED_TILE) + LARGER(SHARED_TILE / 2, OF_WARPS);
-  int* chosen = (int*)(chosen_d + RECEIVERS * H);
-  float *of_bias = chosen_d, *to_senders = of_bias + Backward::M_WARPS * H;
-  float* mixed = chosen_d + LARGER(CHOSEN, SHARES);
   bf16* const tiles[2] = {(bf16*)memory + SHARED_TILE, (bf16*)memory};
   float* of_warps = (float*)tiles[0];  // the last product reads the other one
+  float* mixed = of_warps + LARGER(SHARED_TILE / 2, OF_WARPS);
 
   const int num_tiles = RECEIVER_BLOCKS * SENDER_BLOCKS;
   const Sample at(num_tiles);
@@ -383,110 +419,110 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   record += at.at(TIMED_record, now) * N * N * RECORD;
   d_message += at.index * N * H;
   scalars += at.at(TIMED_scalars, now) * N * N * P;
-  for (int k = threadIdx.x; k < RECEIVERS * H; k += Backward::NUM_THREADS) {
-    const int j = first_j + k / H;
-    chosen[k] = j < N ? best[first_j * H + k] - first_i : -1;
-    chosen_d[k] = j < N ? d_message[first_j * H + k] : 0.0f;
-  }
-  for (int k = threadIdx.x; k < ROWS * P; k += Backward::NUM_THREADS) {
-    const int row = k / P, i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
-    mixed[k] = ATTENTION ? record[(i * N + j) * RECORD + N + 1 + k % P] : edge(scalars, i, j)[k % P];
-  }
   value += at.seed * P * H;
   transposed += at.seed * PRODUCTS * FRAGMENTS;
-  // As bits: where the inputs of products are above zero. They are rectified, so that is where they are not zero.
-  u32 positive[PRODUCTS];
-  Backward::Sums sums;
+  signs += (at.at(TIMED_signs, now) * num_tiles + tile) * (PRODUCTS * SIGNS);
+
+  // All that is needed for the first product is read before any of it is waited for.
+  typedef OfNodes R;
+  int2 chosen[R::GROUPS][Backward::NT];  // senders of the messages to this lane's receivers
+  float2 d_chosen[R::GROUPS][Backward::NT];
 #pragma unroll
-  for (int m = 0; m < PRODUCTS; ++m) {
-    const bf16* operand = operands[m] + (at.at(TIMED_operands, now) * num_tiles + tile) * (ROWS * H);
-    positive[m] = 0;
-    Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
-      const u32 two = *(const u32*)(operand + row * H + column);
-      positive[m] |= ((two & 0xffffu ? 1 : 0) | (two >> 16 ? 2 : 0)) << (2 * pair);
-    });
-    hold(positive[m]);
+  for (int group = 0; group < R::GROUPS; ++group)
+#pragma unroll
+    for (int n = 0; n < Backward::NT; ++n) {
+      const int j = first_j + R::receiver(group), place = last(j) * H + Backward::column(n);
+      chosen[group][n] = *(const int2*)(best + place);
+      d_chosen[group][n] = *(const float2*)(d_message + place);
+      if (j >= N) d_chosen[group][n] = make_float2(0.0f, 0.0f);
+    }
+  u32 positive[PRODUCTS];
+#pragma unroll
+  for (int m = 0; m < PRODUCTS; ++m) positive[m] = signs[m * SIGNS + threadIdx.x];
+  constexpr int TURNS = (ROWS * P + Backward::NUM_THREADS - 1) / Backward::NUM_THREADS;
+  float staged[TURNS];
+#pragma unroll
+  for (int turn = 0; turn < TURNS; ++turn) {
+    const int k = min(turn * Backward::NUM_THREADS + (int)threadIdx.x, ROWS * P - 1), row = k / P;
+    const int i = last(first_i + row % SENDERS), j = last(first_j + row / SENDERS);
+    staged[turn] = ATTENTION ? record[(i * N + j) * RECORD + N + 1 + k % P] : edge(scalars, i, j)[k % P];
   }
-  __syncthreads();
+  Backward::Weights of_product(transposed + (PRODUCTS - 1) * FRAGMENTS);
+#pragma unroll
+  for (int turn = 0; turn < TURNS; ++turn) {
+    const int k = turn * Backward::NUM_THREADS + threadIdx.x;
+    if (k < ROWS * P) mixed[k] = staged[turn];
+  }
 
   // The cotangent of a message goes to the sender that it came from.
-  Backward::for_pairs(sums, [&](int row, int column, float*, int) {
-    const int from = row / SENDERS * H + column, i = row % SENDERS;
-    store_pair(tiles[PRODUCTS % 2], row, column, chosen[from] == i ? chosen_d[from] : 0.0f,
-               chosen[from + 1] == i ? chosen_d[from + 1] : 0.0f);
+  Backward::Sums sums;
+  Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
+    const int i = first_i + R::sender_of(pair), group = R::group_of(pair), n = pair / 2 % Backward::NT;
+    store_pair(tiles[PRODUCTS % 2], row, column, chosen[group][n].x == i ? d_chosen[group][n].x : 0.0f,
+               chosen[group][n].y == i ? d_chosen[group][n].y : 0.0f);
   });
-  if (threadIdx.x < H) {
-    float sum = 0.0f;
+  const auto is_here = [&](int i) { return SENDER_BLOCKS == 1 || i / SENDERS == first_i / SENDERS; };
 #pragma unroll
-    for (int j = 0; j < RECEIVERS; ++j) {
-      const int i = chosen[j * H + threadIdx.x];
-      sum += i >= 0 && i < SENDERS ? chosen_d[j * H + threadIdx.x] : 0.0f;
+  for (int n = 0; n < Backward::NT; ++n) {
+    float2 total = make_float2(0.0f, 0.0f);
+#pragma unroll
+    for (int group = 0; group < R::GROUPS; ++group) {
+      total.x += is_here(chosen[group][n].x) ? d_chosen[group][n].x : 0.0f;
+      total.y += is_here(chosen[group][n].y) ? d_chosen[group][n].y : 0.0f;
     }
-    small[(P + 2) * H + threadIdx.x] = sum;
+    total = over_receivers(total);
+    if (threadIdx.x % 32 < 4) *(float2*)(small + (P + 2) * H + Backward::column(n)) = total;
   }
-  const auto write_to_senders = [&]() {
-    write_sum_of_shares(d_send, to_senders, SENDERS, num_senders);
-  };
+  Directions directions;
 #pragma unroll
   for (int m = PRODUCTS - 1; m >= 0; --m) {
     bf16* const cotangent = tiles[(2 * PRODUCTS - 1 - m) % 2];
-    Backward::Weights of_product(transposed + m * FRAGMENTS);
+    if (m == 0) directions.read(value);
     __syncthreads();
-    // What the last turn left behind.
-    if (m == PRODUCTS - 2) write_sum_of_shares(small + (P + 1) * H, of_bias, 1, 1);
-    if (ATTENTION && m == 0) write_to_senders();
     Backward::clear(sums);
     Backward::multiply(sums, cotangent, of_product);
+    if (m > 0) of_product.start(transposed + (m - 1) * FRAGMENTS);
     Backward::copy_out(cotangents[m] + number * (ROWS * H), cotangent);
     Backward::for_pairs(sums, [&](int row, int column, float* v, int pair) {
-      v[0] = positive[m] >> (2 * pair) & 1 ? v[0] : 0.0f;
-      v[1] = positive[m] >> (2 * pair) & 2 ? v[1] : 0.0f;
+      v[0] = positive[m] >> first_sign(pair) & 1 ? v[0] : 0.0f;
+      v[1] = positive[m] >> (first_sign(pair) + 16) & 1 ? v[1] : 0.0f;
       if (m == 0) return;
       const u32 packed = pack(v[0], v[1]);
       *(u32*)(tiles[(2 * PRODUCTS - m) % 2] + row * TILE_STRIDE + column) = packed;
       const float2 rounded = unpack_pair(packed);
       v[0] = rounded.x, v[1] = rounded.y;
     });
-    if (m == PRODUCTS - 1) sum_over_rows(sums, of_bias + Backward::m_warp() * H, [](int) { return 1.0f; });
+    if (m == PRODUCTS - 1) sum_over_rows(sums, small + (P + 1) * H);
     // What `receive_j + send_i` is added to: with attention the output of the first product, without it its input.
-    if (m == (ATTENTION ? 1 : 0)) sum_over_nodes(sums, first_j, d_receive, to_senders);
+    if (m == (ATTENTION ? 1 : 0)) sum_over_nodes(sums, first_j, num_senders, d_receive, d_send);
   }
 
-  // The gradients of V and v, summed over rows, and of the mixed scalars, over columns; then over warps.
-  float* of_value = of_warps + Backward::N_WARPS * P * ROWS;
-#pragma unroll 2
-  for (int p = 0; p < P; ++p) {
-    constexpr int COUNT = 2 * Backward::MT;
-    float along[COUNT];
-#pragma unroll
-    for (int r = 0; r < COUNT; ++r) along[r] = 0.0f;
-    Backward::for_pairs(sums, [&](int, int column, float* v, int pair) {
-      const float2 direction = *(const float2*)(value + p * H + column);
-      const int r = pair / (2 * Backward::NT) * 2 + pair % 2;
-      along[r] = fmaf(v[0], direction.x, fmaf(v[1], direction.y, along[r]));
-    });
-    const float total = sum_over_some_lanes<COUNT, 1, 4>(along);
-    const int r = threadIdx.x % COUNT, row = Backward::row(r / 2) + 8 * (r % 2);
-    if (threadIdx.x % 4 < COUNT) of_warps[(Backward::n_warp() * P + p) * ROWS + row] = total;
-    sum_over_rows(sums, of_value + (Backward::m_warp() * (P + 1) + p) * H, [&](int row) { return mixed[row * P + p]; });
-  }
-  sum_over_rows(sums, of_value + (Backward::m_warp() * (P + 1) + P) * H, [](int) { return 1.0f; });
+  pull_through_value(sums, directions, mixed, of_warps, small);
   __syncthreads();
-  if (!ATTENTION) write_to_senders();
-  write_sum_of_shares(small, of_value, P + 1, P + 1);
-  for (int row = threadIdx.x; row < ROWS; row += Backward::NUM_THREADS) {
+#pragma unroll 1
+  for (int row = threadIdx.x / 4; row < ROWS; row += Backward::NUM_THREADS / 4) {
     const int i = first_i + row % SENDERS, j = first_j + row / SENDERS;
-    if (i >= N || j >= N) continue;
-    float expected = 0.0f;
+    const bool exists = i < N && j < N;
+    float expected = 0.0f, *out = d_mixed + (i * N + j) * (P + 1);
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      float total = 0.0f;
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const int first = 8 * step + 2 * (threadIdx.x % 4);
+      float total[2] = {0.0f, 0.0f};
 #pragma unroll
-      for (int w = 0; w < Backward::N_WARPS; ++w) total += of_warps[(w * P + p) * ROWS + row];
-      expected = fmaf(total, mixed[row * P + p], expected);
-      d_mixed[(i * N + j) * (P + 1) + p] = total;
+      for (int w = 0; w < Backward::N_WARPS; ++w) {
+        const float2 share = *(const float2*)(of_warps + (w * ROWS + row) * SHARES + first);
+        total[0] += share.x, total[1] += share.y;
+      }
+#pragma unroll
+      for (int c = 0; c < 2; ++c)
+        if (first + c < P) {
+          expected = fmaf(total[c], mixed[row * P + first + c], expected);
+          if (exists) out[first + c] = total[c];
+        }
     }
-    d_mixed[(i * N + j) * (P + 1) + P] = expected;
+    expected += __shfl_xor_sync(0xffffffff, expected, 1);
+    expected += __shfl_xor_sync(0xffffffff, expected, 2);
+    if (exists && threadIdx.x % 4 == 0) out[P] = expected;
   }
 }
 

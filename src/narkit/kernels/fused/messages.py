@@ -12,7 +12,8 @@ Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j
 The forward kernel holds a tile of edges (i, j), walks over k with a running softmax, and hands the tile through the
 products. With LeakyReLU(t) = (1 + slope) / 2 t + (1 - slope) / 2 |t| the linear part of the logits is a sum over
 pairs, and what does not depend on k cancels in the softmax. In training it keeps the inputs of the products, which the
-gradients of their weights need: these are multiplied after the time loop, for all steps at once.
+gradients of their weights need: these are multiplied after the time loop, for all steps at once. It also keeps where
+these inputs are above zero, as bits, which is all that the backward kernel needs of them.
 
 Backward, the first kernel pulls the cotangent of the message through the products, and keeps what the weights'
 gradients need of it. The second one sums the gradient of t_ijk over k, over j and over i.
@@ -32,6 +33,7 @@ from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 from narkit.kernels.fused.weights import frozen
 
 TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
+BACKWARD_THREADS = 256  # of a block in the backward kernel of the products, as in messages.cu
 MOST_PARTS = 8  # blocks that share the backward of a sample's attention; each has its own part of some sums
 
 ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
@@ -94,6 +96,10 @@ class _Tiling(NamedTuple):
         """The shape and type of a product's input or cotangent, tile by tile."""
         return (samples, self.tiles, self.rows, H), jnp.bfloat16
 
+    def signs(self, samples: int, num_products: int) -> Output:
+        """The same of their signs: a word per thread of the backward kernel."""
+        return (samples, self.tiles, num_products, BACKWARD_THREADS), jnp.int32
+
 
 def _direction_words(num_scalars: int) -> int:
     """The directions of pairs as operands of the matrix units, eight scalars a step."""
@@ -117,7 +123,8 @@ class Saved(NamedTuple):
     message: Float[Array, "sample node hidden"]
     best: Int[Array, "sample node hidden"]  # the sender that it came from
     record: Float[Array, "sample node node numbers"]  # of the attention: logits, their normaliser, mixed scalars
-    operands: tuple[Array, ...]  # the inputs of the products (sample, tile, row, hidden)
+    signs: Int[Array, "sample tile product word"]  # bits: which inputs of the products are above zero
+    operands: tuple[Array, ...]  # these inputs (sample, tile, row, hidden)
 
 
 class _Gradients(NamedTuple):
@@ -134,19 +141,14 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_message, slope) 
     samples, n = terms.shape[:2]
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = _Tiling.of(n)
-    # As in messages.cu. Eight warps share a tile; if it has more than 16 rows, they stand in two rows of four.
-    tile = tiling.rows * TILE_STRIDE * 2
-    m_warps = 2 if tiling.rows > 16 else 1
-    of_warps = 8 // m_warps * num_scalars * tiling.rows + m_warps * (num_scalars + 1) * H
-    shares = m_warps * (1 + tiling.senders) * H
-    shared = tile + max(tile, 4 * of_warps) + 4 * max(2 * tiling.receivers * H, shares)
-    shared += tiling.rows * num_scalars * 4
-    rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"))
-    rows_read += tuple((6 + i, "TIMED_operands") for i in range(num_products))
+    # As in messages.cu.
+    tile, shares = tiling.rows * TILE_STRIDE * 2, BACKWARD_THREADS // 32 * tiling.rows * 8 * -(-num_scalars // 8) * 4
+    shared = tile + max(tile, shares) + tiling.rows * num_scalars * 4
+    rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"), (5, "TIMED_signs"))
     rows_written = (*((i, "TIMED_cotangents") for i in range(num_products)), (num_products + 3, "TIMED_small"))
     kernel = _kernel(
         "messages_backward", terms, scalars, slope, weights.attention is not None, (tiling.tiles, 1), shared,
-        rows=(rows_read, rows_written), threads=256,
+        rows=(rows_read, rows_written), threads=BACKWARD_THREADS,
     )  # fmt: skip
     layout = {
         "receive": ((samples, tiling.sender_blocks, n, H), jnp.float32),
@@ -155,7 +157,7 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_message, slope) 
         "small": ((samples, tiling.tiles, num_scalars + 3, H), jnp.float32),
     }
     written = kernel(
-        scalars, weights.value, weights.transposed, saved.best, saved.record, d_message, *saved.operands,
+        scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, d_message,
         outputs=[*[tiling.operand(samples)] * num_products, *layout.values()],
     )  # fmt: skip
     return _Gradients(written[:num_products], **dict(zip(layout, written[num_products:], strict=True)))
@@ -227,14 +229,15 @@ def forward_saving(terms: Array, scalars: Array, weights: MessageWeights, slope:
     num_products = len(weights.products)
     record = (n + 1 + scalars.shape[-1]) if weights.attention is not None else 1
     outputs = [((samples, n, H), jnp.float32), ((samples, n, H), jnp.int32), ((samples, n, n, record), jnp.float32)]
-    outputs += [_Tiling.of(n).operand(samples)] * num_products
-    written = ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"))
-    written += tuple((3 + i, "TIMED_operands") for i in range(num_products))
+    tiling = _Tiling.of(n)
+    outputs += [tiling.signs(samples, num_products), *[tiling.operand(samples)] * num_products]
+    written = ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"), (3, "TIMED_signs"))
+    written += tuple((4 + i, "TIMED_operands") for i in range(num_products))
     rows = (ROWS_READ, written)
-    message, best, record, *operands = _run_forward(
+    message, best, record, signs, *operands = _run_forward(
         "messages_forward_saving", terms, scalars, weights, slope, rows, outputs
     )
-    return Saved(message, best, record, tuple(operands))
+    return Saved(message, best, record, signs, tuple(operands))
 
 
 def _run_forward(name: str, terms, scalars, weights, slope, rows, outputs) -> list[Array]:
@@ -242,7 +245,8 @@ def _run_forward(name: str, terms, scalars, weights, slope, rows, outputs) -> li
     tiling = _Tiling.of(n)
     shared = 2 * tiling.rows * TILE_STRIDE * 2
     if weights.attention is not None:  # what the attention needs is there first
-        shared = max(shared, 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n))
+        exchanged = WARPS * 8 * 32 if tiling.senders < 4 * WARPS else 0
+        shared = max(shared, 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n + exchanged))
     shared += tiling.rows * num_scalars * 4
     attends = weights.attention is not None
     kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared, rows)

@@ -33,18 +33,37 @@ __device__ __forceinline__ Job job_of(const Job (&jobs)[JOBS]) {
 }
 
 #ifdef ENDS
-// Whether the rows from `row` to `end` belong to samples whose last step is over. They are of one step, or it says no.
-__device__ __forceinline__ bool are_over(const Job& job, const int* last_steps, int row, int end) {
-  if (job.each == 0) return false;
-  const int step = row / job.rows, first = row - step * job.rows, beyond = end - step * job.rows;
-  if (beyond > job.rows) return false;
-  for (int sample = first / job.each; sample * job.each < beyond; ++sample)
-    if (step <= last_steps[blockIdx.z * SAMPLES + sample]) return false;
-  return true;
-}
+// The step and the sample that a row belongs to. It moves on without divisions, which take longer than a chunk's products.
+struct Place {
+  int each, step, sample, within;
+  __device__ __forceinline__ Place(const Job& job, int row) : each(job.each), step(0), sample(0), within(0) {
+    if (each == 0) return;
+    step = row / job.rows;
+    const int first = row - step * job.rows;
+    sample = first / each;
+    within = first - sample * each;
+  }
+  __device__ __forceinline__ void advance(int rows) {
+    if (each == 0) return;
+    for (within += rows; within >= each; within -= each)
+      if (++sample == SAMPLES) sample = 0, ++step;
+  }
+  // Whether so many rows from here on belong to samples whose last step is over.
+  __device__ __forceinline__ bool is_over(const int* last_steps, int rows) const {
+    if (each == 0) return false;
+    int s = sample, t = step;
+    for (int left = within + rows; left > 0; left -= each) {
+      if (t <= last_steps[blockIdx.z * SAMPLES + s]) return false;
+      if (++s == SAMPLES) s = 0, ++t;
+    }
+    return true;
+  }
+};
 #endif
 
 #if defined(BUILD_products_over_time)
+#include "staging.cuh"
+
 #if IS_HALF
 typedef bf16 Number;
 #else
@@ -61,59 +80,27 @@ constexpr int MT = M_TILE / 16 / M_WARPS, NT = N_TILE / 8 / N_WARPS;
 constexpr int LEFT_STRIDE = M_TILE + 8, RIGHT_STRIDE = N_TILE + 8;
 constexpr int STAGE = CHUNK * (LEFT_STRIDE + RIGHT_STRIDE);
 
-#ifndef EMULATED
-template <int BYTES>
-__device__ __forceinline__ void copy_ahead(Number* to, const Number* from, bool valid) {
-  const u32 target = (u32)__cvta_generic_to_shared(to);
-  const int size = valid ? BYTES : 0;  // the rest is filled with zeros
-  if (BYTES == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(from), "r"(size));
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(from), "r"(size));
-}
-__device__ __forceinline__ void end_of_stage() { asm volatile("cp.async.commit_group;"); }
-template <int PENDING>
-__device__ __forceinline__ void wait_for_stage() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING)); }
-
-__device__ __forceinline__ u32 to_tf32(float value) {
-  u32 bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return bits;
-}
-__device__ __forceinline__ void multiply_accumulate_tf32(float c[4], const u32 a[4], u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-__device__ __forceinline__ void load_matrices_transposed(u32 (&a)[4], const bf16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"((u32)__cvta_generic_to_shared(row)));
-}
-#endif
-
-// Stages CHUNK rows of up to COLUMNS columns; rows from `end` on are zero. Columns beyond `width` are not copied: what
-// they hold stays in columns of the result that are not written.
+// Stages CHUNK rows of up to COLUMNS columns, of which `rows` are there; the others are zero. Columns beyond `width` are
+// not copied: what they hold stays in columns of the result that are not written.
 template <int BYTES, int COLUMNS, int STRIDE>
-__device__ __forceinline__ void stage_columns(Number* to, const Number* from, int total, int width, int row, int end) {
-  constexpr int EACH = BYTES / sizeof(Number), ACROSS = COLUMNS / EACH;
+__device__ __forceinline__ void stage_columns(Number* to, const Number* from, int total, int width, int rows) {
+  constexpr int EACH = BYTES / sizeof(Number), ACROSS = COLUMNS / EACH, AT_A_TIME = BLOCK_THREADS / ACROSS;
+  const int first = threadIdx.x / ACROSS, column = threadIdx.x % ACROSS * EACH;
+  if (column >= width) return;
 #pragma unroll
-  for (int i = threadIdx.x; i < CHUNK * ACROSS; i += BLOCK_THREADS) {
-    const int r = i / ACROSS, column = i % ACROSS * EACH;
-    const bool valid = row + r < end;
-    if (column < width)
-      copy_ahead<BYTES>(to + r * STRIDE + column, from + (valid ? (long long)(row + r) * total + column : 0), valid);
+  for (int i = 0; i < CHUNK; i += AT_A_TIME) {
+    const int row = first + i;
+    if (AT_A_TIME <= CHUNK || row < CHUNK)
+      copy_ahead<BYTES>(to + row * STRIDE + column, from + (row < rows ? row * total + column : 0), row < rows);
   }
 }
 
 template <bool ALL_ALIGNED, int COLUMNS, int STRIDE>
-__device__ __forceinline__ void stage(
-    Number* to, const Number* from, int total, int width, bool aligned, int row, int end) {
+__device__ __forceinline__ void stage(Number* to, const Number* from, int total, int width, bool aligned, int rows) {
   if (ALL_ALIGNED || aligned)
-    stage_columns<16, COLUMNS, STRIDE>(to, from, total, width, row, end);
+    stage_columns<16, COLUMNS, STRIDE>(to, from, total, width, rows);
   else
-    stage_columns<4, COLUMNS, STRIDE>(to, from, total, width, row, end);
+    stage_columns<4, COLUMNS, STRIDE>(to, from, total, width, rows);
 }
 
 // sums += left^T right for a staged chunk.
@@ -186,14 +173,17 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, IS_NARROW ? 3 : 2)
   Number* staged = (Number*)memory;
 
   int row = start, staged_chunks = 0;
+  Place place(job, start);
   auto begin_stage = [&]() {
-    while (row < end && are_over(job, last_steps, row, min(row + CHUNK, end))) row += CHUNK;
+    for (; row < end && place.is_over(last_steps, CHUNK); row += CHUNK) place.advance(CHUNK);
     if (row < end) {
       Number* to = staged + staged_chunks++ % STAGES * STAGE;
-      stage<LEFT_ALIGNED, M_TILE, LEFT_STRIDE>(to, left, job.left_total, m, left_aligned, row, end);
-      Number* beside = to + CHUNK * LEFT_STRIDE;
-      stage<RIGHT_ALIGNED, N_TILE, RIGHT_STRIDE>(beside, right, job.right_total, n, right_aligned, row, end);
+      stage<LEFT_ALIGNED, M_TILE, LEFT_STRIDE>(
+          to, left + (long long)row * job.left_total, job.left_total, m, left_aligned, end - row);
+      stage<RIGHT_ALIGNED, N_TILE, RIGHT_STRIDE>(
+          to + CHUNK * LEFT_STRIDE, right + (long long)row * job.right_total, job.right_total, n, right_aligned, end - row);
       row += CHUNK;
+      place.advance(CHUNK);
     }
     end_of_stage();
   };
@@ -245,18 +235,22 @@ extern "C" __global__ void __launch_bounds__(256) sums_over_time(INPUTS TIME_PAR
   float4 sum = zero;
   if (column < job.n) {
     const int stride = job.n / 4;
-    const auto value = [&](int row) {
-      return are_over(job, last_steps, row, row + 1) ? zero : values[(long long)row * stride];
-    };
     int row = start + threadIdx.x / 32;
-    for (; row + 8 * (AHEAD - 1) < end; row += 8 * AHEAD) {
+    Place place(job, row);
+    const auto next_value = [&]() {
+      const float4 value = place.is_over(last_steps, 1) ? zero : values[(long long)row * stride];
+      row += 8;
+      place.advance(8);
+      return value;
+    };
+    while (row + 8 * (AHEAD - 1) < end) {
       float4 next[AHEAD];  // all on their way before the first is needed
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i) next[i] = value(row + 8 * i);
+      for (int i = 0; i < AHEAD; ++i) next[i] = next_value();
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) sum = sum + next[i];
     }
-    for (; row < end; row += 8) sum = sum + value(row);
+    while (row < end) sum = sum + next_value();
   }
   float4* of_warps = (float4*)memory;
   of_warps[threadIdx.x] = sum;

@@ -19,7 +19,7 @@ from narkit.kernels.deferred_gradients import SAVED, STACKED
 from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
 
-WARPS = 4  # as in common.cuh
+MOST_STAGED = 32  # nodes for which shared memory has a place
 
 
 class PointerWeights(NamedTuple):
@@ -73,14 +73,24 @@ def _run(nodes: Array, edges: Array, weights: PointerWeights, options: Options) 
 
 def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: Options, passes: int, *rows) -> Kernel:
     samples, n, width = nodes.shape
+    per_block = nodes_per_block(n)
+    num_scalars, staged = 1 if dense else edges.shape[-1], n <= MOST_STAGED
     macros = {
-        "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
-        "FIRST": options.first, "SECOND": options.second, "SOFTMAX": int(options.softmax),
+        "N": n, "P": num_scalars, "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense), "STAGED": int(staged),
+        "FIRST": options.first, "SECOND": options.second, "SOFTMAX": int(options.softmax), "NODES": per_block,
     }  # fmt: skip
-    shared = 0
-    if passes == 2:  # expectations, and the small gradients of warps
-        shared = 4 * (n * options.softmax + WARPS * (macros["P"] + 3) * H)
-    return Kernel("pointer.cu", name, tuple(macros.items()), (samples * -(-n // WARPS), passes), shared, *rows)
+    # What waits there: nodes, scalars of edges, and logits or their gradients. Later the small gradients of warps.
+    waiting = n * (H + per_block * (-(-num_scalars // 4) * 4 + 1))
+    of_warps = per_block * (num_scalars + 3) * H if passes == 2 else 0
+    expectations = -(-n // 4) * 4 if passes == 2 else 0
+    shared = 4 * (max(waiting, of_warps) if staged else expectations + of_warps)
+    given, grid = tuple(macros.items()), (samples * -(-n // per_block), passes)
+    return Kernel("pointer.cu", name, given, grid, shared, *rows, threads=32 * per_block)
+
+
+def nodes_per_block(num_nodes: int) -> int:
+    """One per warp. The more there are, the fewer blocks leave a part of the small gradients each."""
+    return 4 if num_nodes <= 4 else 8
 
 
 def _operands(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Array, ...]:
@@ -92,9 +102,8 @@ def _operands(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Arra
 def _forward_only(nodes, edges, weights, options):
     samples, n, _ = nodes.shape
     rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
-    kernel = _kernel(
-        "pointer_forward", nodes, edges, weights.edges is None, options, 1, ((1, "TIMED_edges"),), rows_written, (1,)
-    )
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"))
+    kernel = _kernel("pointer_forward", nodes, edges, weights.edges is None, options, 1, rows_read, rows_written, (1,))
     outputs = [((samples, n, n), jnp.float32)] * (1 + options.softmax)
     return tuple(kernel(*_operands(nodes, edges, weights), weights.bias, outputs=outputs))
 
@@ -120,7 +129,7 @@ def _backward(options, saved, cotangents):
             ((samples, n, H), jnp.float32),
             ((samples, n, H), jnp.float32),
             (edges.shape, jnp.float32),
-            ((samples, -(-n // WARPS), num_scalars + 3, H), jnp.float32),
+            ((samples, -(-n // nodes_per_block(n)), num_scalars + 3, H), jnp.float32),
         ],
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))

@@ -1,10 +1,14 @@
 // From the logits of hints to what a network reads of them at its next step, and the logits of the graph's hints.
 //
-// A block has a sample. VALUES says, for every hint, its kind, where its logits begin (in a node's row of WIDTH floats, or
-// among the graph's), where its values begin in a node's row of SCALARS floats, and how many there are. The graph's
-// stand in the rows of all nodes, from NODE_SCALARS on. With GRAPH logits of the graph, these are a product of
-// what is read there, READ numbers: the maxima over nodes of three vectors (encoded features, hidden state, next hidden
-// state), the graph's scalars, and a one.
+// A block has a sample, and BLOCK threads. VALUES says, for every hint, its kind, where its logits begin (in a node's
+// row of WIDTH floats, or among the graph's), where its values begin in a node's row of SCALARS floats, and how many
+// there are; a warp has one hint at a time. The graph's stand in the rows of all nodes, from NODE_SCALARS on. With
+// GRAPH logits of the graph, these are a product of what is read there, READ numbers: the maxima over nodes of three
+// vectors (encoded features, hidden state, next hidden state), the graph's scalars, and a one. A thread has a feature
+// of one of the three.
+//
+// There is little to compute and much to wait for: with STAGED, all that is read of nodes is asked for at once, and
+// comes to shared memory or to registers before anything needs it.
 
 enum Kind { COPY, SCALAR, MASK, MASK_ONE, CATEGORICAL, GRAPH_SCALAR, GRAPH_MASK, GRAPH_CATEGORICAL };
 
@@ -15,6 +19,11 @@ struct Value {
 #define GRAPH_SCALARS (SCALARS - NODE_SCALARS)
 #define READ (3 * H + GRAPH_SCALARS + 1)
 #define SMALL_WIDTH (WIDTH - SMALL)
+#define BLOCK_WARPS (BLOCK / 32)
+#define KEPT (N <= 16)  // whether a thread holds its feature of all nodes
+// The lengths of rows, which stand in shared or in global memory.
+#define SCALAR_ROW (STAGED ? (SCALARS + 3) / 4 * 4 : SCALARS)
+#define LOGIT_ROW (STAGED ? SMALL_WIDTH : WIDTH)
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
 
@@ -24,47 +33,141 @@ __device__ __forceinline__ float highest_of_lanes(float value) {
   return value;
 }
 
-// Calls `f` for the hints of this warp.
-template <typename F>
-__device__ __forceinline__ void for_values(F f) {
-  const Value values[] = {VALUES};
-#pragma unroll
-  for (int v = 0; v < NUM_VALUES; ++v)
-    if (v % WARPS == threadIdx.x / 32) f(values[v]);
+__device__ constexpr Value value_of(int v) {
+  constexpr Value values[] = {VALUES};
+  return values[v];
 }
 
-// The exponentials' maximum and sum, over all nodes or over classes, which a probability needs.
+// Whether there are hints of a kind.
+__device__ constexpr bool has(int kind) {
+  for (int v = 0; v < NUM_VALUES; ++v)
+    if (value_of(v).kind == kind) return true;
+  return false;
+}
+
+// The numbers of hint `mine`, two in a word. As constants in the code: a table would have to be read.
+template <int V>
+__device__ __forceinline__ void choose(int mine, u32& what, u32& where) {
+  if constexpr (V < NUM_VALUES) {
+    constexpr Value value = value_of(V);
+    what = V == mine ? value.kind | value.width << 16 : what;
+    where = V == mine ? value.source | value.target << 16 : where;
+    choose<V + 1>(mine, what, where);
+  }
+}
+
+// The same for all lanes, which the compiler would not know otherwise.
+__device__ __forceinline__ int warp_number() { return (int)__shfl_sync(0xffffffff, (u32)(threadIdx.x / 32), 0); }
+
+// Calls `f` for the hints of this warp. Their numbers are chosen rather than their code, of which there is one copy:
+// reading instructions takes time, too.
+template <typename F>
+__device__ __forceinline__ void for_values(F f) {
+#pragma unroll 1
+  for (int mine = warp_number(); mine < NUM_VALUES; mine += BLOCK_WARPS) {
+    u32 what = 0, where = 0;
+    choose<0>(mine, what, where);
+    f(Value{(int)(what & 0xffff), (int)(where & 0xffff), (int)(where >> 16), (int)(what >> 16)});
+  }
+}
+
+// The exponentials' maximum and the inverse of their sum, over all nodes or over classes, which a probability needs.
 struct Softmax {
-  float highest, total;
-  __device__ __forceinline__ float operator()(float logit) const { return __expf(logit - highest) / total; }
+  float highest, inverse;
+  __device__ __forceinline__ float operator()(float logit) const { return __expf(logit - highest) * inverse; }
 };
 
 __device__ __forceinline__ Softmax over_nodes(const float* logits) {
   const int lane = threadIdx.x % 32;
-  Softmax result{-3.0e38f, 0.0f};
-  for (int i = lane; i < N; i += 32) result.highest = fmaxf(result.highest, logits[i * WIDTH]);
-  result.highest = highest_of_lanes(result.highest);
-  for (int i = lane; i < N; i += 32) result.total += __expf(logits[i * WIDTH] - result.highest);
-  result.total = sum_over_groups<1>(result.total);
-  return result;
+  float highest = -3.0e38f, total = 0.0f;
+#pragma unroll 1
+  for (int i = lane; i < N; i += 32) highest = fmaxf(highest, logits[i * LOGIT_ROW]);
+  highest = highest_of_lanes(highest);
+#pragma unroll 1
+  for (int i = lane; i < N; i += 32) total += __expf(logits[i * LOGIT_ROW] - highest);
+  return {highest, 1.0f / sum_over_groups<1>(total)};
 }
 
 __device__ __forceinline__ Softmax over_classes(const float* logits, int width) {
-  Softmax result{-3.0e38f, 0.0f};
-  for (int c = 0; c < width; ++c) result.highest = fmaxf(result.highest, logits[c]);
-  for (int c = 0; c < width; ++c) result.total += __expf(logits[c] - result.highest);
-  return result;
+  float highest = -3.0e38f, total = 0.0f;
+#pragma unroll 1
+  for (int c = 0; c < width; ++c) highest = fmaxf(highest, logits[c]);
+#pragma unroll 1
+  for (int c = 0; c < width; ++c) total += __expf(logits[c] - highest);
+  return {highest, 1.0f / total};
 }
 
-// A node's encoded feature h.
-__device__ __forceinline__ float encoded(const float* scalars, const float* directions, const float* offset, int h) {
-  float sum = offset[h];
-#pragma unroll
-  for (int p = 0; p < NODE_SCALARS; ++p) sum = fmaf(scalars[p], directions[p * H + h], sum);
-  return sum;
+// COUNT columns of ROWS rows on their way from global to shared memory. All that a block needs is asked for before the
+// first of it is stored.
+template <int ROWS, int COUNT, int FROM_ROW, int TO_ROW>
+struct Copy {
+  static constexpr int WIDE = COUNT ? COUNT : 1;
+  const float* from;
+  float first;
+  __device__ __forceinline__ Copy(const float* from_) : from(from_) {
+    first = threadIdx.x < ROWS * COUNT ? value(threadIdx.x) : 0.0f;
+  }
+  __device__ __forceinline__ float value(int at) const { return from[at / WIDE * FROM_ROW + at % WIDE]; }
+  __device__ __forceinline__ void store(float* to) const {
+#pragma unroll 1
+    for (int at = threadIdx.x; at < ROWS * COUNT; at += BLOCK)
+      to[at / WIDE * TO_ROW + at % WIDE] = at < BLOCK ? first : value(at);
+  }
+};
+
+// The logits that stand in a node's row from SMALL on, at `source`.
+__device__ __forceinline__ const float* logits_at(const float* logits, int source) {
+  return logits + source - (STAGED ? SMALL : 0);
 }
 
 #if GRAPH
+// A thread's feature of one of the three vectors, of every node. What comes from global memory is asked for first.
+struct Feature {
+  int part, h;
+  const float* source;  // hidden states
+  float directions[NODE_SCALARS], offset, kept[KEPT ? N : 1];
+
+  __device__ __forceinline__ Feature(
+      const float* hidden, const float* next_hidden, const float* all_directions, const float* all_offset) {
+    part = threadIdx.x / H;
+    h = threadIdx.x % H;
+    source = (part == 1 ? hidden : next_hidden) + h;
+    if (part == 0) {
+      offset = all_offset[h];
+#pragma unroll
+      for (int p = 0; p < NODE_SCALARS; ++p) directions[p] = all_directions[p * H + h];
+    } else if (KEPT) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) kept[i] = source[i * H];
+    }
+  }
+  // Features that are encoded need the scalars, from shared memory if they are staged.
+  __device__ __forceinline__ float encoded(const float* scalars) const {
+    float sum = offset;
+    if (STAGED) {
+#pragma unroll
+      for (int first = 0; first < NODE_SCALARS; first += 4) {
+        const float4 four = *(const float4*)(scalars + first);
+        const float s[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int p = first; p < first + 4 && p < NODE_SCALARS; ++p) sum = fmaf(s[p - first], directions[p], sum);
+      }
+    } else {
+#pragma unroll
+      for (int p = 0; p < NODE_SCALARS; ++p) sum = fmaf(scalars[p], directions[p], sum);
+    }
+    return sum;
+  }
+  __device__ __forceinline__ void encode(const float* scalars) {
+    if (!KEPT || part != 0) return;
+#pragma unroll
+    for (int i = 0; i < N; ++i) kept[i] = encoded(scalars + i * SCALAR_ROW);
+  }
+  __device__ __forceinline__ float operator()(int i, const float* scalars) const {
+    return KEPT ? kept[i] : part == 0 ? encoded(scalars + i * SCALAR_ROW) : source[i * H];
+  }
+};
+
 #define FORWARD_ON_GRAPH                                                                                         \
   const float *__restrict__ hidden, const float *__restrict__ next_hidden, const float *__restrict__ directions, \
       const float *__restrict__ offset, const float *__restrict__ weights,
@@ -75,81 +178,108 @@ __device__ __forceinline__ float encoded(const float* scalars, const float* dire
 #endif
 
 #if defined(BUILD_readout_forward)
-extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
+// Shared memory: the scalars and the logits of nodes, if they are staged; the warps' parts of the graph's logits, and
+// these.
+extern "C" __global__ void __launch_bounds__(BLOCK) readout_forward(
     const float* logits, const float* __restrict__ scalars, FORWARD_ON_GRAPH TIME_PARAMETERS
     float* next ON_GRAPH_RESULTS) {
   const int seed = blockIdx.z, sample = blockIdx.x, lane = threadIdx.x % 32;
   const long long index = (long long)seed * SAMPLES + sample;
-  logits += index * N * WIDTH;
+  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * WIDTH;
   scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * SCALARS;
   next += index * N * SCALARS;
 #if GRAPH
-  hidden += ((long long)row_of(seed, TIMED_hidden, NOW) * SAMPLES + sample) * N * H;
-  next_hidden += ((long long)row_of(seed, TIMED_next_hidden, NOW) * SAMPLES + sample) * N * H;
-  directions += seed * NODE_SCALARS * H;
-  offset += seed * H;
-  weights += seed * READ * GRAPH;
   graph_logits += ((long long)row_of(seed, TIMED_graph, NOW) * SAMPLES + sample) * GRAPH;
   read += ((long long)row_of(seed, TIMED_read, NOW) * SAMPLES + sample) * READ;
 #endif
   if (HAS_ENDED(index)) {
-    write_zeros(next, N * SCALARS, THREADS);
+    write_zeros(next, N * SCALARS, BLOCK);
 #if GRAPH
-    write_zeros(graph_logits, GRAPH, THREADS);
-    write_zeros(read, READ, THREADS);
+    write_zeros(graph_logits, GRAPH, BLOCK);
+    write_zeros(read, READ, BLOCK);
 #endif
     return;
   }
 #if GRAPH
-  float* vector = (float*)memory;
-  float* of_graph = vector + READ;
-  for (int h = threadIdx.x; h < H; h += THREADS) {
-    float best[3] = {-3.0e38f, -3.0e38f, -3.0e38f};
-#pragma unroll 8
-    for (int i = 0; i < N; ++i) {
-      best[0] = fmaxf(best[0], encoded(scalars + i * SCALARS, directions, offset, h));
-      best[1] = fmaxf(best[1], hidden[i * H + h]);
-      best[2] = fmaxf(best[2], next_hidden[i * H + h]);
-    }
+  hidden += ((long long)row_of(seed, TIMED_hidden, NOW) * SAMPLES + sample) * N * H;
+  next_hidden += ((long long)row_of(seed, TIMED_next_hidden, NOW) * SAMPLES + sample) * N * H;
+  weights += seed * READ * GRAPH;
+  float *staged = (float*)memory, *staged_logits = staged + STAGED * N * SCALAR_ROW;
+  float *shares = staged_logits + STAGED * N * SMALL_WIDTH, *of_graph = shares + GRAPH * BLOCK_WARPS;
+  Feature feature(hidden, next_hidden, directions + seed * NODE_SCALARS * H, offset + seed * H);
+  float weight[GRAPH];
 #pragma unroll
-    for (int part = 0; part < 3; ++part) vector[part * H + h] = read[part * H + h] = best[part];
+  for (int g = 0; g < GRAPH; ++g) weight[g] = weights[threadIdx.x * GRAPH + g];
+  if (STAGED) {
+    const Copy<N, SCALARS, SCALARS, SCALAR_ROW> of_scalars(scalars);
+    const Copy<N, SMALL_WIDTH, WIDTH, SMALL_WIDTH> of_logits(logits + SMALL);
+    of_scalars.store(staged);
+    of_logits.store(staged_logits);
+    scalars = staged;
+    logits = staged_logits;
+    __syncthreads();
   }
-  for (int r = threadIdx.x; r < GRAPH_SCALARS + 1; r += THREADS)
-    vector[3 * H + r] = read[3 * H + r] = r < GRAPH_SCALARS ? scalars[NODE_SCALARS + r] : 1.0f;
-  __syncthreads();
-  for (int g = threadIdx.x / 32; g < GRAPH; g += WARPS) {
-    float sum = 0.0f;
-    for (int r = lane; r < READ; r += 32) sum = fmaf(vector[r], weights[r * GRAPH + g], sum);
-    sum = sum_over_groups<1>(sum);
-    if (lane == 0) of_graph[g] = graph_logits[g] = sum;
+  feature.encode(scalars);
+  float best = -3.0e38f;
+#pragma unroll 16
+  for (int i = 0; i < N; ++i) best = fmaxf(best, feature(i, scalars));
+  read[threadIdx.x] = best;
+#pragma unroll
+  for (int g = 0; g < GRAPH; ++g) {
+    const float share = sum_over_groups<1>(best * weight[g]);
+    if (lane == 0) shares[g * BLOCK_WARPS + threadIdx.x / 32] = share;
   }
-  __syncthreads();
-#else
-  const float* of_graph = nullptr;
+#pragma unroll 1
+  for (int r = threadIdx.x; r < GRAPH_SCALARS + 1; r += BLOCK)
+    read[3 * H + r] = r < GRAPH_SCALARS ? scalars[NODE_SCALARS + r] : 1.0f;
 #endif
   for_values([&](const Value& value) {
-    const float *from = logits + value.source, *of_all = of_graph + value.source;
+    if (value.kind >= GRAPH_SCALAR) return;
+    const float* from = logits_at(logits, value.source);
     float* to = next + value.target;
     Softmax softmax{0.0f, 1.0f};
-    if (value.kind == MASK_ONE) softmax = over_nodes(from);
-    if (value.kind == GRAPH_CATEGORICAL) softmax = over_classes(of_all, value.width);
+    if (has(MASK_ONE) && value.kind == MASK_ONE) softmax = over_nodes(from);
+#pragma unroll 1
     for (int i = lane; i < N; i += 32) {
-      if (value.kind == CATEGORICAL) softmax = over_classes(from + i * WIDTH, value.width);
+      if (has(CATEGORICAL) && value.kind == CATEGORICAL) softmax = over_classes(from + i * LOGIT_ROW, value.width);
+#pragma unroll 1
       for (int c = 0; c < value.width; ++c) {
-        float result = 0.0f;
-        switch (value.kind) {
-          case COPY: result = scalars[i * SCALARS + value.target + c]; break;
-          case SCALAR: result = from[i * WIDTH + c]; break;
-          case MASK: result = sigmoid(from[i * WIDTH + c]); break;
-          case MASK_ONE: case CATEGORICAL: result = softmax(from[i * WIDTH + c]); break;
-          case GRAPH_SCALAR: result = of_all[c]; break;
-          case GRAPH_MASK: result = sigmoid(of_all[c]); break;
-          case GRAPH_CATEGORICAL: result = softmax(of_all[c]); break;
-        }
+        const bool copied = value.kind == COPY;
+        float result = copied ? scalars[i * SCALAR_ROW + value.target + c] : from[i * LOGIT_ROW + c];
+        if (has(MASK) && value.kind == MASK) result = sigmoid(result);
+        if (has(MASK_ONE) || has(CATEGORICAL)) result = value.kind >= MASK_ONE ? softmax(result) : result;
         to[i * SCALARS + c] = result;
       }
     }
   });
+#if GRAPH
+  __syncthreads();
+#pragma unroll 1
+  for (int g = threadIdx.x; g < GRAPH; g += BLOCK) {
+    float sum = weights[(READ - 1) * GRAPH + g];
+#pragma unroll
+    for (int s = 0; s < GRAPH_SCALARS; ++s)
+      sum = fmaf(scalars[NODE_SCALARS + s], weights[(3 * H + s) * GRAPH + g], sum);
+#pragma unroll
+    for (int warp = 0; warp < BLOCK_WARPS; ++warp) sum += shares[g * BLOCK_WARPS + warp];
+    of_graph[g] = graph_logits[g] = sum;
+  }
+  __syncthreads();
+  for_values([&](const Value& value) {
+    if (value.kind < GRAPH_SCALAR) return;
+    const float* from = of_graph + value.source;
+    Softmax softmax{0.0f, 1.0f};
+    if (has(GRAPH_CATEGORICAL) && value.kind == GRAPH_CATEGORICAL) softmax = over_classes(from, value.width);
+#pragma unroll 1
+    for (int c = 0; c < value.width; ++c) {
+      float result = from[c];
+      if (has(GRAPH_MASK) && value.kind == GRAPH_MASK) result = sigmoid(result);
+      if (has(GRAPH_CATEGORICAL) && value.kind == GRAPH_CATEGORICAL) result = softmax(result);
+#pragma unroll 1
+      for (int i = lane; i < N; i += 32) next[i * SCALARS + value.target + c] = result;
+    }
+  });
+#endif
 }
 #endif
 
@@ -162,37 +292,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_forward(
 #endif
 
 #if defined(BUILD_readout_backward)
-// The gradient of a feature's maximum over nodes, which one `part` of the weights reads: those who are equal share it.
-template <typename F>
-__device__ __forceinline__ void share_gradient(
-    const float* weights, const float* of_graph, int part, int h, F value, float* out) {
-  float best = -3.0e38f, count = 0.0f, d = 0.0f;
-#pragma unroll 16
-  for (int i = 0; i < N; ++i) {
-    const float x = value(i);
-    count = x > best ? 1.0f : x == best ? count + 1.0f : count;
-    best = fmaxf(best, x);
-  }
-  for (int g = 0; g < GRAPH; ++g) d = fmaf(weights[(part * H + h) * GRAPH + g], of_graph[g], d);
-  d /= count;
-#pragma unroll 16
-  for (int i = 0; i < N; ++i) out[i * H + h] = value(i) == best ? d : 0.0f;
-}
+#define GIVEN 8  // scalars whose gradients a warp sums at a time
 
 // The gradients of the logits that stand in a node's row from SMALL on, of the scalars, the hidden states and the
 // encoded features. The values of a hint are computed again. What is copied has no gradient.
-extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
+//
+// Shared memory, with STAGED: the gradient of encoded features, the scalars, the logits, the cotangents of values, the
+// gradients of logits and of scalars, which leave in one go; and the logits of the graph with their cotangents.
+extern "C" __global__ void __launch_bounds__(BLOCK) readout_backward(
     const float* logits, const float* __restrict__ scalars, const float* d_next, BACKWARD_ON_GRAPH TIME_PARAMETERS
     float* d_logits, float* d_scalars ON_GRAPH_GRADIENTS) {
   const int seed = blockIdx.z, sample = blockIdx.x, lane = threadIdx.x % 32;
   const long long index = (long long)seed * SAMPLES + sample;
-  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * WIDTH;
-  scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * SCALARS;
   d_next += index * N * SCALARS;
   d_logits += index * N * SMALL_WIDTH;
   d_scalars += index * N * SCALARS;
-  write_zeros(d_logits, N * SMALL_WIDTH, THREADS);
-  write_zeros(d_scalars, N * SCALARS, THREADS);
 #if GRAPH
   d_hidden += index * N * H;
   d_next_hidden += index * N * H;
@@ -200,97 +314,168 @@ extern "C" __global__ void __launch_bounds__(THREADS) readout_backward(
   d_graph += ((long long)row_of(seed, TIMED_d_graph, NOW) * SAMPLES + sample) * GRAPH;
 #endif
   if (HAS_ENDED(index)) {
+    write_zeros(d_logits, N * SMALL_WIDTH, BLOCK);
+    write_zeros(d_scalars, N * SCALARS, BLOCK);
 #if GRAPH
-    write_zeros(d_hidden, N * H, THREADS);
-    write_zeros(d_next_hidden, N * H, THREADS);
-    write_zeros(d_features, N * H, THREADS);
-    write_zeros(d_graph, GRAPH, THREADS);
+    write_zeros(d_hidden, N * H, BLOCK);
+    write_zeros(d_next_hidden, N * H, BLOCK);
+    write_zeros(d_features, N * H, BLOCK);
+    write_zeros(d_graph, GRAPH, BLOCK);
 #endif
     return;
   }
+  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * WIDTH;
+  scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * SCALARS;
+  float *to_logits = d_logits, *to_scalars = d_scalars;
 #if GRAPH
+  hidden += ((long long)row_of(seed, TIMED_hidden, NOW) * SAMPLES + sample) * N * H;
+  next_hidden += ((long long)row_of(seed, TIMED_next_hidden, NOW) * SAMPLES + sample) * N * H;
+  directions += seed * NODE_SCALARS * H;
+  weights += seed * READ * GRAPH;
   graph_logits += ((long long)row_of(seed, TIMED_graph, NOW) * SAMPLES + sample) * GRAPH;
   d_graph_logits += index * GRAPH;
-  float* of_graph = (float*)memory;
-  for (int g = threadIdx.x; g < GRAPH; g += THREADS) of_graph[g] = d_graph_logits[g];
-#else
-  const float* graph_logits = nullptr;
-  float* of_graph = nullptr;
+  float *of_features = (float*)memory, *staged = of_features + STAGED * N * H;
+  float *staged_logits = staged + STAGED * N * SCALAR_ROW, *staged_next = staged_logits + STAGED * N * SMALL_WIDTH;
+  float *made_logits = staged_next + STAGED * N * SCALARS, *made_scalars = made_logits + STAGED * N * SMALL_WIDTH;
+  float *of_graph = made_scalars + STAGED * N * SCALARS, *known = of_graph + GRAPH;
+  Feature feature(hidden, next_hidden, directions, offset + seed * H);
+  float weight[GRAPH];
+#pragma unroll
+  for (int g = 0; g < GRAPH; ++g) weight[g] = weights[threadIdx.x * GRAPH + g];
+  const Copy<1, GRAPH, GRAPH, GRAPH> of_d_graph(d_graph_logits), of_known(graph_logits);
+  if (STAGED) {
+    const Copy<N, SCALARS, SCALARS, SCALAR_ROW> of_scalars(scalars);
+    const Copy<N, SMALL_WIDTH, WIDTH, SMALL_WIDTH> of_logits(logits + SMALL);
+    const Copy<N, SCALARS, SCALARS, SCALARS> of_next(d_next);
+    of_scalars.store(staged);
+    of_logits.store(staged_logits);
+    of_next.store(staged_next);
+    scalars = staged;
+    logits = staged_logits;
+    d_next = staged_next;
+    to_logits = made_logits;
+    to_scalars = made_scalars;
+  }
+  of_d_graph.store(of_graph);
+  of_known.store(known);
 #endif
+  write_zeros(to_logits, N * SMALL_WIDTH, BLOCK);
+  write_zeros(to_scalars, N * SCALARS, BLOCK);
   __syncthreads();
   for_values([&](const Value& value) {
-    const float *from = logits + value.source, *of_all = graph_logits + value.source, *d = d_next + value.target;
-    float* to = d_logits + value.source - SMALL;
+    const float *from = logits_at(logits, value.source), *d = d_next + value.target;
+    float* to = to_logits + value.source - SMALL;
+#if GRAPH
     if (value.kind >= GRAPH_SCALAR) {  // every node has read it
-      const Softmax softmax = value.kind == GRAPH_CATEGORICAL ? over_classes(of_all, value.width) : Softmax{0.0f, 1.0f};
+      const float* of_all = known + value.source;
+      const bool classes = has(GRAPH_CATEGORICAL) && value.kind == GRAPH_CATEGORICAL;
+      Softmax softmax{0.0f, 1.0f};
+      if (classes) softmax = over_classes(of_all, value.width);
       float expected = 0.0f;
-      for (int again = 0; again < 2; ++again)
+#pragma unroll 1
+      for (int again = classes ? 0 : 1; again < 2; ++again)
+#pragma unroll 1
         for (int c = 0; c < value.width; ++c) {
           float sum = 0.0f;
+#pragma unroll 1
           for (int i = lane; i < N; i += 32) sum += d[i * SCALARS + c];
           sum = sum_over_groups<1>(sum);
-          const float logit = of_all[c], gate = sigmoid(logit), probability = softmax(logit);
-          if (value.kind == GRAPH_MASK) sum *= gate * (1.0f - gate);
-          if (again == 0) expected = fmaf(probability, sum, expected);
-          if (again == 1 && value.kind == GRAPH_CATEGORICAL) sum = probability * (sum - expected);
+          if (has(GRAPH_MASK) && value.kind == GRAPH_MASK) {
+            const float gate = sigmoid(of_all[c]);
+            sum *= gate * (1.0f - gate);
+          }
+          if (classes) {
+            const float probability = softmax(of_all[c]);
+            expected = again == 0 ? fmaf(probability, sum, expected) : expected;
+            sum = probability * (sum - expected);
+          }
           if (again == 1 && lane == 0) of_graph[value.source + c] += sum;
         }
       return;
     }
+#endif
+    if (value.kind == COPY) return;
     Softmax softmax{0.0f, 1.0f};
     float expected = 0.0f;
-    if (value.kind == MASK_ONE) {
+    if (has(MASK_ONE) && value.kind == MASK_ONE) {
       softmax = over_nodes(from);
-      for (int i = lane; i < N; i += 32) expected = fmaf(softmax(from[i * WIDTH]), d[i * SCALARS], expected);
+#pragma unroll 1
+      for (int i = lane; i < N; i += 32) expected = fmaf(softmax(from[i * LOGIT_ROW]), d[i * SCALARS], expected);
       expected = sum_over_groups<1>(expected);
     }
+#pragma unroll 1
     for (int i = lane; i < N; i += 32) {
-      if (value.kind == CATEGORICAL) {
-        softmax = over_classes(from + i * WIDTH, value.width);
+      if (has(CATEGORICAL) && value.kind == CATEGORICAL) {
+        softmax = over_classes(from + i * LOGIT_ROW, value.width);
         expected = 0.0f;
+#pragma unroll 1
         for (int c = 0; c < value.width; ++c)
-          expected = fmaf(softmax(from[i * WIDTH + c]), d[i * SCALARS + c], expected);
+          expected = fmaf(softmax(from[i * LOGIT_ROW + c]), d[i * SCALARS + c], expected);
       }
+#pragma unroll 1
       for (int c = 0; c < value.width; ++c) {
-        const float given = d[i * SCALARS + c];
-        if (value.kind == SCALAR) to[i * SMALL_WIDTH + c] = given;
-        if (value.kind == MASK) {
-          const float gate = sigmoid(from[i * WIDTH + c]);
-          to[i * SMALL_WIDTH + c] = given * gate * (1.0f - gate);
+        const float logit = from[i * LOGIT_ROW + c];
+        float result = d[i * SCALARS + c];
+        if (has(MASK) && value.kind == MASK) {
+          const float gate = sigmoid(logit);
+          result *= gate * (1.0f - gate);
         }
-        if (value.kind == MASK_ONE || value.kind == CATEGORICAL)
-          to[i * SMALL_WIDTH + c] = softmax(from[i * WIDTH + c]) * (given - expected);
+        if (has(MASK_ONE) || has(CATEGORICAL))
+          result = value.kind >= MASK_ONE ? softmax(logit) * (result - expected) : result;
+        to[i * SMALL_WIDTH + c] = result;
       }
     }
   });
 #if GRAPH
-  __syncthreads();
-  hidden += ((long long)row_of(seed, TIMED_hidden, NOW) * SAMPLES + sample) * N * H;
-  next_hidden += ((long long)row_of(seed, TIMED_next_hidden, NOW) * SAMPLES + sample) * N * H;
-  directions += seed * NODE_SCALARS * H;
-  offset += seed * H;
-  weights += seed * READ * GRAPH;
-  for (int g = threadIdx.x; g < GRAPH; g += THREADS) d_graph[g] = of_graph[g];
-  for (int h = threadIdx.x; h < H; h += THREADS) {
-    const auto feature = [&](int i) { return encoded(scalars + i * SCALARS, directions, offset, h); };
-    share_gradient(weights, of_graph, 0, h, feature, d_features);
-    share_gradient(weights, of_graph, 1, h, [&](int i) { return hidden[i * H + h]; }, d_hidden);
-    share_gradient(weights, of_graph, 2, h, [&](int i) { return next_hidden[i * H + h]; }, d_next_hidden);
+  // The gradient of a feature's maximum over nodes: those who are equal share it.
+  feature.encode(scalars);
+  float best = -3.0e38f, count = 0.0f, d = 0.0f;
+#pragma unroll 16
+  for (int i = 0; i < N; ++i) {
+    const float x = feature(i, scalars);
+    count = x > best ? 1.0f : x == best ? count + 1.0f : count;
+    best = fmaxf(best, x);
   }
   __syncthreads();
-#pragma unroll 4
-  for (int pair = threadIdx.x / 32; pair < N * NODE_SCALARS; pair += WARPS) {
-    const int i = pair / NODE_SCALARS, p = pair % NODE_SCALARS;
-    float sum = 0.0f;
+#pragma unroll 1
+  for (int g = threadIdx.x; g < GRAPH; g += BLOCK) d_graph[g] = of_graph[g];
 #pragma unroll
-    for (int h = lane; h < H; h += 32) sum = fmaf(d_features[i * H + h], directions[p * H + h], sum);
-    sum = sum_over_groups<1>(sum);
-    if (lane == 0) d_scalars[i * SCALARS + p] = sum;
+  for (int g = 0; g < GRAPH; ++g) d = fmaf(weight[g], of_graph[g], d);
+  d /= count;
+  float* out = (feature.part == 0 ? d_features : feature.part == 1 ? d_hidden : d_next_hidden) + feature.h;
+#pragma unroll 16
+  for (int i = 0; i < N; ++i) {
+    const float share = feature(i, scalars) == best ? d : 0.0f;
+    out[i * H] = share;
+    if (STAGED && feature.part == 0) of_features[i * H + feature.h] = share;
   }
-  for (int s = threadIdx.x; s < GRAPH_SCALARS; s += THREADS) {  // read from the first node's row
+  __syncthreads();
+  if (!STAGED) of_features = d_features;
+#define GROUPS ((NODE_SCALARS + GIVEN - 1) / GIVEN)
+#pragma unroll 1
+  for (int turn = warp_number(); turn < N * GROUPS; turn += BLOCK_WARPS) {
+    const int i = turn / GROUPS, first = turn % GROUPS * GIVEN;
+    const float4 mine = features(of_features + i * H);
+    float sums[GIVEN];
+#pragma unroll
+    for (int p = 0; p < GIVEN; ++p)
+      sums[p] = dot(mine, features(directions + (first + p < NODE_SCALARS ? first + p : 0) * H), 0.0f);
+    const float sum = sum_over_lanes<GIVEN>(sums);
+    if (lane < GIVEN && first + lane < NODE_SCALARS) to_scalars[i * SCALARS + first + lane] = sum;
+  }
+#pragma unroll 1
+  for (int s = threadIdx.x; s < GRAPH_SCALARS; s += BLOCK) {  // read from the first node's row
     float sum = 0.0f;
+#pragma unroll 1
     for (int g = 0; g < GRAPH; ++g) sum = fmaf(weights[(3 * H + s) * GRAPH + g], of_graph[g], sum);
-    d_scalars[NODE_SCALARS + s] = sum;
+    to_scalars[NODE_SCALARS + s] = sum;
+  }
+  if (STAGED) {
+    __syncthreads();
+#pragma unroll 1
+    for (int at = threadIdx.x; at < N * SMALL_WIDTH; at += BLOCK) d_logits[at] = to_logits[at];
+#pragma unroll 1
+    for (int at = threadIdx.x; at < N * SCALARS; at += BLOCK) d_scalars[at] = to_scalars[at];
   }
 #endif
 }

@@ -22,6 +22,10 @@ from jaxtyping import Array, Float
 
 from narkit.kernels.deferred_gradients import SAVED, STACKED
 from narkit.kernels.fused.launch import Kernel
+from narkit.kernels.fused.weights import HIDDEN_SIZE as H
+
+MOST_WARPS = 12  # of a block
+MOST_STAGED = 40_000  # bytes of nodes in shared memory; larger graphs are read where they are
 
 
 class ValueKind(enum.IntEnum):
@@ -89,8 +93,16 @@ def _kernel(name: str, logits: Array, scalars: Array, weights: ReadoutWeights | 
         "NODE_SCALARS": of_node, "GRAPH": num_logits, "NUM_VALUES": len(options.values),
         "VALUES": ", ".join(f"{{{', '.join(str(int(number)) for number in value)}}}" for value in options.values),
     }  # fmt: skip
-    shared = 0 if weights is None else 4 * (num_logits + _read_size(weights))
-    return Kernel("readout.cu", name, tuple(macros.items()), (samples, 1), shared, *rows)
+    threads = 3 * H if num_logits else 32 * min(max(len(options.values), 1), MOST_WARPS)
+    shared, staged = 0, False
+    if num_logits:
+        small, row = width - options.first, -(-num_scalars // 4) * 4
+        # Backward: features, scalars, logits, and the latter two with their gradients. Forward has fewer.
+        of_nodes = n * (H + row + 2 * small + 2 * num_scalars)
+        staged = 4 * of_nodes <= MOST_STAGED
+        shared = 4 * (of_nodes * staged + num_logits * (threads // 32 + 1))
+    macros |= {"BLOCK": threads, "STAGED": int(staged)}
+    return Kernel("readout.cu", name, tuple(macros.items()), (samples, 1), shared, *rows, threads=threads)
 
 
 def _read_size(weights: ReadoutWeights) -> int:
@@ -101,7 +113,7 @@ def _read_size(weights: ReadoutWeights) -> int:
 
 
 def _nodes_forward_only(logits, scalars, options):
-    return _kernel("readout_forward", logits, scalars, None, options, ((1, "TIMED_scalars"),))(
+    return _kernel("readout_forward", logits, scalars, None, options, ((0, "TIMED_logits"), (1, "TIMED_scalars")))(
         logits, scalars, outputs=[(scalars.shape, jnp.float32)]
     )[0]
 
@@ -135,7 +147,7 @@ _nodes_only.defvjp(_nodes_forward, _nodes_backward)
 
 def _run_forward(logits, scalars, hidden, next_hidden, weights, options):
     # Read from their rows, or a loop would have to copy them: their memory is where it puts the next ones.
-    rows_read = ((1, "TIMED_scalars"), (2, "TIMED_hidden"), (3, "TIMED_next_hidden"))
+    rows_read = ((0, "TIMED_logits"), (1, "TIMED_scalars"), (2, "TIMED_hidden"), (3, "TIMED_next_hidden"))
     rows_written = ((1, "TIMED_graph"), (2, "TIMED_read"))
     kernel = _kernel("readout_forward", logits, scalars, weights, options, rows_read, rows_written)
     samples = len(logits)

@@ -22,22 +22,13 @@ class BoundProcessor(eqx.Module):
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         """The next hidden state."""
 
-    @property
-    def hidden_weights(self) -> Float[Array, "hidden _"] | None:
-        """The weights of what `batched` wants to have of the hidden states, if their product can be shared."""
-        return None
-
     def batched(
         self,
         scalars: Scalars,
         adjacency: Bool[Array, "batch node node"],
         hidden: Float[Array, "batch node hidden"],
-        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> Float[Array, "batch node hidden"]:
-        """The next hidden states of a batch; processors with kernels of their own take it whole.
-
-        `from_hidden` is the product of the hidden states with `hidden_weights`, where it is known already.
-        """
+        """The next hidden states of a batch; processors with kernels of their own take it whole."""
         return jax.vmap(self)(scalars, adjacency, hidden)
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node latent"] | None:
@@ -55,10 +46,9 @@ class BoundProcessor(eqx.Module):
         scalars: Scalars,
         adjacency: Bool[Array, "batch node node"],
         hidden: Float[Array, "batch node hidden"],
-        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node latent"] | NarrowLatents | None]:
         """`batched` and `batched_edge_latents`, which may have parts in common."""
-        return self.batched(scalars, adjacency, hidden, from_hidden), self.batched_edge_latents(scalars, hidden)
+        return self.batched(scalars, adjacency, hidden), self.batched_edge_latents(scalars, hidden)
 
 
 class Processor(eqx.Module):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,9 +14,9 @@ from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused import launch
 from narkit.kernels.fused.gated_step import gated_step_and_terms
 from narkit.kernels.fused.messages import Attention, MessageWeights
+from narkit.kernels.fused.node_product import NodeWeights, node_product
 from narkit.kernels.fused.update import UpdateWeights
 from narkit.kernels.fused.weights import HIDDEN_SIZE
-from narkit.kernels.narrow_product import narrow_product
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars
 from narkit.models.layers import side_by_side
 from narkit.models.processors.base import BoundProcessor, Hidden
@@ -36,8 +35,9 @@ def is_fused(message_passing: MessagePassing, attention: TripletEdgeAttention | 
 class FusedGatedStep(BoundProcessor):
     """A step of gated message passing, everyone to everyone. What a node contributes is one product per step."""
 
-    scalars: Basis  # of what the scalars of nodes and the graph add to the terms of every node, and all offsets
-    from_hidden: Float[Array, "hidden last_terms"]  # those of attention do not depend on the hidden state
+    # Of the terms of every node: the graph's scalars count as scalars of every node, and those of attention do not
+    # depend on the hidden state.
+    node_weights: NodeWeights
     message_weights: MessageWeights
     update_weights: UpdateWeights
     slope: float = eqx.field(static=True)
@@ -53,7 +53,6 @@ class FusedGatedStep(BoundProcessor):
             [message_passing.receiver, message_passing.sender, message_passing.from_nodes, gate.from_nodes]
         )
         nodes = bases.node.through(eqx.tree_at(lambda linear: linear.weight, on_nodes, on_nodes.weight[:size]))
-        from_hidden = on_nodes.weight[size:]
         to_receiver = bases.graph.through(message_passing.graph)
         graph = [to_receiver, None, None, None]
         node_directions, bias = nodes.directions, nodes.offset
@@ -82,12 +81,11 @@ class FusedGatedStep(BoundProcessor):
         directions = jnp.concatenate([blank if part is None else part.directions for part in graph], axis=1)
         offsets = jnp.concatenate([jnp.zeros(size) if part is None else part.offset for part in graph])
         return cls(
-            # The graph's scalars as scalars of every node: one product with the cotangents of all terms.
-            scalars=Basis(
+            node_weights=NodeWeights.of(
                 jnp.concatenate([node_directions, directions]),
                 offsets + bias + _on_messages_bias(message_passing, len(graph), size),
+                (on_nodes.weight[size:],),
             ),
-            from_hidden=from_hidden,
             message_weights=MessageWeights.of(
                 bound_attention,
                 _at_least_one(edge.directions),
@@ -105,66 +103,36 @@ class FusedGatedStep(BoundProcessor):
 
     def with_terms(self, nodes: FoldedLinear, graph: Basis) -> FusedGatedStep:
         """The same with further terms per node, which others read, on the right of its own."""
-        further = jnp.concatenate([nodes.basis.directions, graph.directions])
-        directions = jnp.concatenate([self.scalars.directions, further], axis=1)
-        offset = jnp.concatenate([self.scalars.offset, graph.offset + nodes.basis.offset])
-        return dataclasses.replace(
-            self,
-            scalars=Basis(directions, offset),
-            from_hidden=jnp.concatenate([self.from_hidden, nodes.dense_weights[0]], axis=1),
-        )
+        own, further = self.node_weights, jnp.concatenate([nodes.basis.directions, graph.directions])
+        directions = jnp.concatenate([own.directions, further], axis=1)
+        offset = jnp.concatenate([own.offset, graph.offset + nodes.basis.offset])
+        dense = jnp.concatenate([own.dense[0], nodes.dense_weights[0]], axis=1)
+        return dataclasses.replace(self, node_weights=NodeWeights.of(directions, offset, (dense,)))
 
     def __call__(self, scalars: Scalars, adjacency: Array, hidden: Hidden) -> Hidden:
         one = jax.tree.map(lambda leaf: leaf[None], scalars)
         return self.batched(one, adjacency[None], hidden[None])[0]
-
-    @property
-    def hidden_weights(self) -> Float[Array, "hidden _"]:
-        return self.from_hidden
 
     def batched(
         self,
         scalars: Scalars,
         adjacency: Array,
         hidden: Float[Array, "batch node hidden"],
-        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> Float[Array, "batch node hidden"]:
-        return self.batched_and_terms(scalars, hidden, from_hidden)[0]
+        return self.batched_and_terms(scalars, hidden)[0]
 
     def batched_and_terms(
         self,
         scalars: Scalars,
         hidden: Float[Array, "batch node hidden"],
-        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node terms"]]:
         """The next hidden states, and the terms of nodes for those who read further ones."""
-        if from_hidden is None:
-            from_hidden = hidden @ self.from_hidden
-        of_hidden = _at_the_right(from_hidden, self.scalars.offset.shape[0])
-        terms = of_hidden + narrow_product(scalars.rows, self.scalars.directions, self.scalars.offset)
+        terms = node_product(scalars.rows, (hidden,), self.node_weights)
         terms = checkpoint_name(terms, SAVED)  # the kernels backward read them again
         edges = scalars.edge
         if edges.shape[-1] == 0:
             edges = jnp.zeros((*edges.shape[:-1], 1))
         return gated_step_and_terms(terms, edges, hidden, self.message_weights, self.update_weights, self.slope)
-
-
-def _padded(values: Float[Array, "batch node _"], width: int) -> Float[Array, "batch node width"]:
-    """Values with columns of zeros on their left. The gradient is a slice, which a time loop takes after it ends."""
-    missing = width - values.shape[-1]
-    return jnp.concatenate([jnp.zeros((*values.shape[:-1], missing)), values], axis=-1) if missing else values
-
-
-def _right_forward(values: Array, width: int) -> tuple[Array, int]:
-    return _padded(values, width), values.shape[-1]
-
-
-def _right_backward(width: int, size: int, cotangent: Array) -> tuple[Array]:
-    return (cotangent[..., width - size :],)
-
-
-_at_the_right: Any = jax.custom_vjp(_padded, nondiff_argnums=(1,))
-_at_the_right.defvjp(_right_forward, _right_backward)
 
 
 def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many at_least_one hidden"]:

@@ -137,18 +137,13 @@ class BoundTripletProcessor(BoundProcessor):
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         return self.messages(scalars, adjacency, hidden)
 
-    @property
-    def hidden_weights(self) -> Float[Array, "hidden _"] | None:
-        return self.messages.hidden_weights
-
     def batched(
         self,
         scalars: Scalars,
         adjacency: Bool[Array, "batch node node"],
         hidden: Float[Array, "batch node hidden"],
-        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> Float[Array, "batch node hidden"]:
-        return self.messages.batched(scalars, adjacency, hidden, from_hidden)
+        return self.messages.batched(scalars, adjacency, hidden)
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node hidden"]:
         if isinstance(self.triplets, BoundTripletReasoning):
@@ -168,12 +163,11 @@ class BoundTripletProcessor(BoundProcessor):
         scalars: Scalars,
         adjacency: Bool[Array, "batch node node"],
         hidden: Float[Array, "batch node hidden"],
-        from_hidden: Float[Array, "batch node _"] | None = None,
     ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node hidden"] | NarrowLatents | None]:
         if isinstance(self.triplets, FusedTripletReasoning) and isinstance(self.messages, FusedGatedStep):
-            next_hidden, terms = self.messages.batched_and_terms(scalars, hidden, from_hidden)
+            next_hidden, terms = self.messages.batched_and_terms(scalars, hidden)
             return next_hidden, self.triplets.of_terms(terms, scalars)
-        return super().batched_with_latents(scalars, adjacency, hidden, from_hidden)
+        return super().batched_with_latents(scalars, adjacency, hidden)
 
 
 class TripletGMPNN(TripletProcessor):

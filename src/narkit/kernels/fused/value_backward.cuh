@@ -1,0 +1,91 @@
+// The gradients of what edges add to messages, `mixed V + v`, on the matrix units: part of the backward kernel in
+// messages.cu. Factors are split into two numbers of bfloat16 each, and all products but those of both second parts are
+// summed, which leaves an error of a few millionths.
+
+#define VALUE_STEPS ((P + 8) / 8)  // of eight rows of small gradients: V, v
+
+// Two numbers rounded to bfloat16, and what that leaves, rounded.
+struct Split {
+  u32 high, low;
+  __device__ __forceinline__ Split(float x, float y) : high(pack(x, y)) {
+    const float2 rounded = unpack_pair(high);
+    low = pack(x - rounded.x, y - rounded.y);
+  }
+};
+
+// This lane's part of V as a right operand, with columns for scalars.
+struct Directions {
+  float2 numbers[SCALAR_STEPS][2];
+  __device__ __forceinline__ void read(const float* value) {
+    const int g = threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step)
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const int p = 8 * step + g;
+        numbers[step][n] = make_float2(0.0f, 0.0f);
+        if (p < P) numbers[step][n] = *(const float2*)(value + p * H + Backward::column(n));
+      }
+  }
+};
+
+// From the gradient of `mixed V + v`, which this warp has for its columns: the gradients of V and v, to `small`, and a
+// share in those of the mixed scalars, to `of_warps`.
+__device__ __forceinline__ void pull_through_value(
+    Backward::Sums& sums, const Directions& directions, const float* mixed, float* of_warps, float* small) {
+  static_assert(Backward::NT == 2, "the columns of a warp are the inputs of one step of the matrix units");
+  const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+  float of_value[VALUE_STEPS][2][4];
+#pragma unroll
+  for (int c = 0; c < VALUE_STEPS * 8; ++c) of_value[c / 8][c / 4 % 2][c % 4] = 0.0f;
+#pragma unroll
+  for (int m = 0; m < Backward::MT; ++m) {
+    u32 high[4], low[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float* v = sums[m][e / 2] + 2 * (e % 2);
+      const Split both(v[0], v[1]);
+      high[e] = both.high, low[e] = both.low;
+    }
+#pragma unroll
+    for (int step = 0; step < SCALAR_STEPS; ++step) {
+      const float2* d = directions.numbers[step];
+      const Split first(d[0].x, d[0].y), second(d[1].x, d[1].y);
+      float shares[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+      multiply_accumulate(shares, low, first.high, second.high);
+      multiply_accumulate(shares, high, first.low, second.low);
+      multiply_accumulate(shares, high, first.high, second.high);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        *(float2*)(of_warps + (Backward::n_warp() * ROWS + 16 * m + 8 * half + g) * SHARES + 8 * step + 2 * q) =
+            make_float2(shares[2 * half], shares[2 * half + 1]);
+    }
+    // With rows as inputs: scalars in the rows g, what their rounding leaves in the rows g + 8.
+#pragma unroll
+    for (int e = 0; e < 4; ++e) high[e] = transposed(high[e]), low[e] = transposed(low[e]);
+#pragma unroll
+    for (int step = 0; step < VALUE_STEPS; ++step) {
+      const int p = 8 * step + g;
+      u32 scalars[4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* s = mixed + (16 * m + 8 * half + 2 * q) * P + p;
+        const Split both(p < P ? s[0] : p == P ? 1.0f : 0.0f, p < P ? s[P] : p == P ? 1.0f : 0.0f);
+        scalars[2 * half] = both.high, scalars[2 * half + 1] = both.low;
+      }
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        multiply_accumulate(of_value[step][n], scalars, low[2 * n], low[2 * n + 1]);
+        multiply_accumulate(of_value[step][n], scalars, high[2 * n], high[2 * n + 1]);
+      }
+    }
+  }
+#pragma unroll
+  for (int step = 0; step < VALUE_STEPS; ++step)
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const float* c = of_value[step][n];
+      if (8 * step + g <= P)
+        *(float2*)(small + (8 * step + g) * H + Backward::column(n)) = make_float2(c[0] + c[2], c[1] + c[3]);
+    }
+}
