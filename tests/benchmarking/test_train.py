@@ -41,7 +41,7 @@ def test_the_record_has_every_size_with_its_times(stored: Path) -> None:
     assert record.complete and not record.failures and record.backend == "cpu"
     assert [cell.place for cell in record.cells] == [(NARKIT, "mpnn", "bfs", 4), (NARKIT, "mpnn", "bfs", 5)]
     for cell in record.cells:
-        assert cell.step_ms > cell.processor_step_ms > 0 and cell.step_ms_mean >= cell.processor_step_ms_mean > 0
+        assert cell.step_ms > cell.processor_step_ms > 0
         assert 1 <= cell.processor_steps <= cell.size
         assert 0 <= cell.waiting_share < 1
         assert cell.launches is None and cell.launched("forward") is None
@@ -110,8 +110,8 @@ def full_record() -> Record:
         for size in [16] if entry.training_size_is_fixed else sizes:
             record.cells.append(
                 Cell(
-                    NARKIT, "team", name, size, size, steps=100, processor_steps=4.0, step_ms=2.0, step_ms_mean=2.0,
-                    processor_step_ms=0.5, processor_step_ms_mean=0.5, loop_ms=0.4, outside_ms=0.4, waiting_share=0.0,
+                    NARKIT, "team", name, size, size, steps=100, processor_steps=4.0, step_ms=2.0,
+                    processor_step_ms=0.5, loop_ms=0.4, outside_ms=0.4, waiting_share=0.0,
                     launches={"forward": {"fusion": 3}, "backward": {"fusion": 4}, "outside": {}},
                     compile_seconds=[1.0], program_bytes=1, peak_bytes=1, paths={"all": "plain"}, commit="", date="",
                 )

@@ -270,7 +270,7 @@ def test_costs_come_from_the_benchmark(tmp_path: Path, monkeypatch: pytest.Monke
     def cell(nodes: int) -> bench.Cell:
         per_step = 0.5 + 1e-4 * nodes**3
         return bench.Cell(
-            *("narkit", "team", "bfs", nodes, nodes, 50, 5.0, 5 * per_step, 5 * per_step, per_step, per_step),
+            *("narkit", "team", "bfs", nodes, nodes, 50, 5.0, 5 * per_step, per_step),
             *(None, None, 0.0, None, [9.0], None, None, {}, "", ""),
         )
 

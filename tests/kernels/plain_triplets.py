@@ -26,6 +26,7 @@ from .plain_pointers import FIRST, SECOND, WIDTH, with_gradients
 from .plain_step import TOLERANCE, difference, outer, product, rounded, rounded_on_the_way_back
 
 OF_MAXIMA = 1e-5  # float32 throughout
+FLIPS = 4  # what is rectified, or compared, has 16 bits in the kernels: so many may fall on the other side
 OTHER_TERMS = 5  # of a node, which stand in front
 
 
@@ -90,9 +91,10 @@ def assert_logits_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_s
         return logits, jax.nn.softmax(logits)
 
     both = (normal(samples, num_nodes, num_nodes), normal(samples, num_nodes, num_nodes))
-    _assert_equal(by_kernels(latent_pointer_logits), plain_logits, arguments, both[0], TOLERANCE, device)
+    allowed = TOLERANCE + (2 * FLIPS / (seeds * samples * num_nodes**2 * H)) ** 0.5
+    _assert_equal(by_kernels(latent_pointer_logits), plain_logits, arguments, both[0], allowed, device)
     ours = by_kernels(latent_pointer_logits_and_softmax)
-    _assert_equal(ours, plain_logits_and_softmax, arguments, both, TOLERANCE, device)
+    _assert_equal(ours, plain_logits_and_softmax, arguments, both, allowed, device)
 
 
 def _normal(seeds: int, seed: int) -> Callable[..., Array]:

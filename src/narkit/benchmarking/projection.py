@@ -56,7 +56,7 @@ def project(record: Record, processor: str) -> Projection | None:
             continue
         done += 1
         cells = [cell for cell in record.cells if cell.place[:3] == (NARKIT, processor, algorithm)]
-        training += STEPS * statistics.mean(cell.step_ms_mean for cell in cells) / 1e3
+        training += STEPS * statistics.mean(cell.step_ms for cell in cells) / 1e3
         processor_steps += STEPS * statistics.mean(cell.processor_steps for cell in cells)
         compilation += sum(
             c.seconds

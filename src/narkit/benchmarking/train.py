@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import statistics
@@ -195,13 +194,11 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
         num_nodes=job.meal.batch.num_nodes,
         steps=steps,
         processor_steps=statistics.mean(run.processor_steps),
-        step_ms=1e3 * statistics.median(run.seconds),
-        step_ms_mean=1e3 * statistics.mean(run.seconds),
-        processor_step_ms=1e3 * statistics.median(s / n for s, n in zip(run.seconds, run.processor_steps, strict=True)),
-        processor_step_ms_mean=1e3 * sum(run.seconds) / sum(run.processor_steps),
+        step_ms=1e3 * run.seconds / steps,
+        processor_step_ms=1e3 * run.seconds / sum(run.processor_steps),
         loop_ms=loop,
         outside_ms=outside,
-        waiting_share=run.waiting / sum(run.seconds),
+        waiting_share=run.waiting / run.seconds,
         launches=count_launches(job.programs[0]),
         compile_seconds=job.seconds,
         program_bytes=program_bytes(job.programs),
@@ -218,9 +215,12 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
 
 @dataclass
 class Run:
-    """The measured steps: seconds from the end of the step before to the end of each, and where they went."""
+    """The measured steps: seconds from the end of the step before them to the end of the last, and where they went.
 
-    seconds: list[float]
+    Not of single steps: that they have ended is seen a few steps later, of several at once.
+    """
+
+    seconds: float
     processor_steps: list[int]
     waiting: float
 
@@ -246,9 +246,8 @@ def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
                 ends.append(time.perf_counter())
         jax.block_until_ready(list(in_flight))
     start, end = ends[warm - 1], ends[-1]
-    seconds = [after - before for before, after in itertools.pairwise(ends[warm - 1 :])]
     waiting = sum(until - asked for asked, until in waits if start <= asked and until <= end)
-    return Run(seconds, processor_steps[warm : warm + steps], waiting)
+    return Run(end - start, processor_steps[warm : warm + steps], waiting)
 
 
 def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float | None]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass
@@ -21,10 +21,8 @@ class Cell:
     num_nodes: int
     steps: int
     processor_steps: float  # per training step, mean
-    step_ms: float  # a training step, median
-    step_ms_mean: float  # the whole run, divided by its steps
-    processor_step_ms: float  # a training step divided by its processor steps, median
-    processor_step_ms_mean: float
+    step_ms: float  # the whole run, divided by its training steps
+    processor_step_ms: float  # the whole run, divided by its processor steps
     loop_ms: float | None  # what one more processor step costs
     outside_ms: float | None  # what a training step costs beside its processor steps
     waiting_share: float  # of the time, for data

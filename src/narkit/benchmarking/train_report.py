@@ -13,8 +13,8 @@ from narkit.benchmarking.projection import project
 from narkit.benchmarking.train_record import Cell, Record
 
 HEADER = (
-    "algorithm", "n", "kernels fwd", "bwd", "outside", "proc. steps", "ms/proc. step", "mean", "in the loop", "outside",
-    "ms/step", "mean", "waiting", "compile s", "MB", "path",
+    "algorithm", "n", "kernels fwd", "bwd", "outside", "proc. steps", "ms/proc. step", "in the loop", "outside",
+    "ms/step", "waiting", "compile s", "MB", "path",
 )  # fmt: skip
 NOT_COUNTED = "not counted"
 LONGEST = 20
@@ -62,11 +62,9 @@ def _row(cell: Cell) -> list[str]:
         *counted,
         f"{cell.processor_steps:.1f}",
         _ms(cell.processor_step_ms),
-        _ms(cell.processor_step_ms_mean),
         _ms(cell.loop_ms),
         _ms(cell.outside_ms),
         _ms(cell.step_ms),
-        _ms(cell.step_ms_mean),
         f"{100 * cell.waiting_share:.1f} %",
         " + ".join(f"{second:.1f}" for second in cell.compile_seconds),
         "" if cell.program_bytes is None else f"{cell.program_bytes / 1e6:,.0f}",
@@ -117,8 +115,8 @@ def circumstances(record: Record) -> list[str]:
         f"h = {record.hidden_size}, forward + backward + Adam; {memory}; compilation cache {cache}. {record.date}, "
         f"commit {record.commit}, {versions}.",
         "Kernels per processor step, forward and backward, and once per training step outside the loops, counted from "
-        "the compiled program. Milliseconds: medians over fresh batches with several steps in flight, beside the mean "
-        "of the whole run; a training step divided by its processor steps; and what one more processor step costs.",
+        "the compiled program. Milliseconds: a run of fresh batches with several steps in flight, divided by its "
+        "processor steps and by its training steps; and what one more processor step costs.",
     ]
     if not record.complete:
         lines.append("Not complete: the budget was spent, or the run was stopped. --append goes on.")

@@ -71,7 +71,7 @@ def _read(record: Record) -> Measured:
     per_program = [c.seconds / c.programs for c in record.compilations if c.implementation == "narkit" and c.programs]
     return Measured(
         costs=_fitted(cells),
-        training_steps={(cell.processor, cell.algorithm, cell.size): 1e-3 * cell.step_ms_mean for cell in cells},
+        training_steps={(cell.processor, cell.algorithm, cell.size): 1e-3 * cell.step_ms for cell in cells},
         validations={(e.processor, e.algorithm): e.validation_seconds for e in record.evaluations},
         tests={(e.processor, e.algorithm): e.test_seconds for e in record.evaluations},
         memory={place: count for place, count in memory.items() if count},
@@ -83,7 +83,7 @@ def _fitted(cells: Iterable[Cell]) -> dict[str, Cost]:
     """A line through the measured times of each system, over the number of triplets."""
     points: dict[str, list[tuple[int, float]]] = {}
     for cell in cells:
-        points.setdefault(cell.processor, []).append((cell.num_nodes, cell.processor_step_ms_mean))
+        points.setdefault(cell.processor, []).append((cell.num_nodes, cell.processor_step_ms))
     costs = {}
     for system, values in points.items():
         nodes, milliseconds = np.array(values, float).T
