@@ -138,6 +138,14 @@ def test_validation_may_be_the_benchmarks() -> None:
     assert np.array_equal(batch.inputs["A"], narkit.load_split("bfs", "val").inputs["A"])
 
 
+def test_parts_have_samples_of_about_the_same_length() -> None:
+    batch = narkit.transform(narkit.sample("quicksort", size=8, batch_size=7, seed=0))
+    parts = list(EvaluationSet.of(batch, part_size=3).parts())
+    longest = np.sort(batch.lengths)[::-1]
+    assert len(set(longest[::3])) == 3, "of different lengths"
+    assert [part.lengths.max() for part in parts] == longest[::3].tolist()
+
+
 @pytest.mark.parametrize("name", ["dijkstra", "quicksort"])
 def test_scores_of_hints_and_outputs(name: str, tiny: Tiny) -> None:
     """Scored part by part and step by step, they are what all logits at once give."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -37,7 +38,8 @@ class EvaluationSet:
     """A set of instances, predicted and scored part by part.
 
     Only a part at a time is on the device, unless the set is kept there because it is used again and again. Without
-    hints, only their first row is moved.
+    hints, only their first row is moved. A part has samples of about the same length: it runs as many steps as its
+    longest one.
     """
 
     batch: Batch
@@ -54,6 +56,11 @@ class EvaluationSet:
             return made
         return cls(batch, made.part_size, with_hints, tuple(jax.device_put(part) for part in made.parts()))
 
+    @functools.cached_property
+    def order(self) -> np.ndarray:
+        """The samples, the longest first, as parts have them."""
+        return np.argsort(-self.batch.lengths, kind="stable")
+
     @property
     def counts(self) -> list[int]:
         """How many samples of each part count; the last one may be filled up."""
@@ -65,8 +72,7 @@ class EvaluationSet:
             yield from self.kept_parts
             return
         for start in range(0, len(self.batch), self.part_size):
-            samples = np.minimum(np.arange(start, start + self.part_size), len(self.batch) - 1)
-            chosen = self.batch[samples]
+            chosen = self.batch[self.order[np.minimum(np.arange(start, start + self.part_size), len(self.batch) - 1)]]
             if self.with_hints:  # samples that only fill up must not be counted
                 lengths = np.where(np.arange(start, start + self.part_size) < len(self.batch), chosen.lengths, 1)
                 hints = chosen.hints
@@ -88,7 +94,8 @@ class EvaluationSet:
             outputs.append({name: values[:, :count] for name, values in predicted.outputs.items()})
             losses.append(predicted.losses)
             hint_counts.append(predicted.hint_counts)
-        joined = {name: np.concatenate([part[name] for part in outputs], axis=1) for name in outputs[0]}
+        places = np.argsort(self.order)
+        joined = {name: np.concatenate([part[name] for part in outputs], axis=1)[:, places] for name in outputs[0]}
         loss = np.average(losses, axis=0, weights=self.counts)
         return [
             Scores(
