@@ -234,9 +234,3 @@ def as_json(record: Record) -> str:
         if (ratios := record.ratios(size))
     }
     return json.dumps(content, indent=1) + "\n"
-
-
-def write(path: Path, text: str) -> None:
-    """Writes a file and makes its folder if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -274,11 +273,3 @@ def as_json(record: Record) -> str:
     found = {name: project(record, name) for name in record.processors}
     projections = {name: asdict(projection) for name, projection in found.items() if projection is not None}
     return json.dumps({**asdict(record), "projections": projections}, indent=1) + "\n"
-
-
-def write(path: Path, text: str) -> None:
-    """Replaces a file as a whole, so that it is never half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    part.replace(path)

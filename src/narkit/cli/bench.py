@@ -48,6 +48,7 @@ def bench_data(
     from rich.console import Console
 
     from narkit.benchmarking import data
+    from narkit.files import write_with_folder
 
     wanted = comma_separated_sizes(sizes)
     names = comma_separated_algorithms(algorithms)
@@ -55,10 +56,10 @@ def bench_data(
         record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
     data.print_table(Console(), record)
     if out is not None:
-        data.write(out.with_suffix(".json"), data.as_json(record))
-        data.write(out.with_suffix(".md"), data.as_markdown(record))
+        write_with_folder(out.with_suffix(".json"), data.as_json(record))
+        write_with_folder(out.with_suffix(".md"), data.as_markdown(record))
     if json is not None:
-        data.write(json, data.as_json(record))
+        write_with_folder(json, data.as_json(record))
 
 
 @app.command(

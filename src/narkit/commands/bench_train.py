@@ -10,6 +10,7 @@ from rich.console import Console
 from narkit.benchmarking import profiling, train, train_reference, train_report
 from narkit.benchmarking.programs_of_step import Prepared
 from narkit.benchmarking.train_record import Record
+from narkit.files import write_with_folder
 
 WIDTH = 190  # of the tables where no terminal says otherwise
 
@@ -28,7 +29,7 @@ def run(console: Console, options: train.Options, out: Path, append: bool, profi
     record = _start(options, out, append)
 
     def save() -> None:
-        train.write(out, train.as_json(record))
+        write_with_folder(out, train.as_json(record))
 
     for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
         if profile is not None:
@@ -58,8 +59,8 @@ def compare(
         python, processors, "bfs", 16, hidden_size, batch_size, steps, _teller(Console(stderr=True))
     )
     train_reference.print_table(console, record)
-    train.write(path.with_suffix(".json"), train_reference.as_json(record))
-    train.write(path.with_suffix(".md"), train_reference.as_markdown(record))
+    write_with_folder(path.with_suffix(".json"), train_reference.as_json(record))
+    write_with_folder(path.with_suffix(".md"), train_reference.as_markdown(record))
 
 
 def _teller(console: Console) -> Callable[[str], None]:

@@ -17,13 +17,14 @@ from narkit.data.splits import SPLITS, benchmark_set
 from narkit.errors import UnknownNameError
 from narkit.experiments.paper import paper_score
 from narkit.experiments.records import selected_parameters
+from narkit.files import write_whole
 from narkit.models.serialization import load
 from narkit.spec import ALGORITHMS, Kind
 from narkit.training import selection
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import EvaluationSet, Scores
 from narkit.training.programs import Parameters, Programs
-from narkit.training.run_directory import RunDirectory, RunDirectoryError, plain_numbers, write_whole
+from narkit.training.run_directory import RunDirectory, RunDirectoryError, plain_numbers
 
 TEST = SPLITS["test"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import numpy as np
 
 import narkit
 from narkit.data.batch import Batch
+from narkit.files import replacing
 
 
 def export_split(algorithm: str, split: str, out: Path, *, transformed: bool = False, force: bool = False) -> Batch:
@@ -37,19 +36,6 @@ def archive(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def write_archive(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes beside the target under another name and renames, so that no half-written archive is ever found."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only their owner may read
-        os.replace(name, out)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    """Writes an archive whole or not at all."""
+    with replacing(out) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)

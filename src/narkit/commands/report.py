@@ -21,9 +21,9 @@ from narkit.experiments.provenance import origin, remarks
 from narkit.experiments.rendering import FORMATS, document
 from narkit.experiments.reproduction import reproduction_part
 from narkit.experiments.tables import all_tables
+from narkit.files import write_whole
 from narkit.models.serialization import ModelFileError, load
 from narkit.spec import ALGORITHMS
-from narkit.training.run_directory import write_whole
 
 # The instance that the attention is drawn on: size, seed and density.
 INSTANCE = (8, 1, 0.6)

@@ -18,9 +18,10 @@ from narkit.errors import UnknownNameError
 from narkit.experiments.lengths import mean_training_steps
 from narkit.experiments.presets import preset
 from narkit.experiments.records import RunRecord
+from narkit.files import write_whole
 from narkit.models.processors import PROCESSORS
 from narkit.training.config import TrainConfig
-from narkit.training.run_directory import CHECKPOINTS, CONFIG, RunDirectory, RunDirectoryError, write_whole
+from narkit.training.run_directory import CHECKPOINTS, CONFIG, RunDirectory, RunDirectoryError
 
 RUNNING = ".running"
 

@@ -20,11 +20,12 @@ from narkit.experiments.cells import RUNNING
 from narkit.experiments.presets import PRESETS
 from narkit.experiments.records import RunRecord
 from narkit.experiments.sweep import best_seed
+from narkit.files import write_whole
 from narkit.models.processors import PROCESSORS
 from narkit.models.serialization import ModelFileError, load
 from narkit.spec import Kind, Stage, stage_of
 from narkit.training import selection
-from narkit.training.run_directory import RECORD, RunDirectoryError, write_whole
+from narkit.training.run_directory import RECORD, RunDirectoryError
 from narkit.training.selection import Selection
 
 SET_ASIDE = "set_aside"

@@ -15,8 +15,9 @@ import numpy as np
 
 from narkit.errors import UnknownNameError
 from narkit.experiments.presets import SEEDS, preset
+from narkit.files import write_whole
 from narkit.training.config import TrainConfig
-from narkit.training.run_directory import RECORD, RunDirectory, RunDirectoryError, plain_numbers, write_whole
+from narkit.training.run_directory import RECORD, RunDirectory, RunDirectoryError, plain_numbers
 from narkit.training.trainer import Divergence, Point, Timings
 
 if TYPE_CHECKING:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import safetensors.flax
 from narkit import __version__
 from narkit.algorithms import ALGORITHMS
 from narkit.errors import UnknownNameError
+from narkit.files import write_whole
 from narkit.models.network import Reasoner
 from narkit.models.processors import PROCESSORS
 
@@ -59,7 +58,7 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
         "hints": reasoner.hints.value,
     }
     stored = {name: jnp.asarray(values, dtype) for name, values in tensors.items()}
-    _write(Path(path), safetensors.flax.save(stored, {METADATA_KEY: json.dumps(header)}))
+    write_whole(Path(path), safetensors.flax.save(stored, {METADATA_KEY: json.dumps(header)}))
 
 
 def load(path: str | os.PathLike) -> Reasoner:
@@ -124,29 +123,6 @@ def _tensors(reasoner: Reasoner) -> dict[str, Any]:
     """The parameters by their path in the network, in the order of its leaves."""
     leaves = jax.tree_util.tree_leaves_with_path(reasoner)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Writes a temporary file next to the target and renames it, so that no reader ever sees half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    """The mask of new files' permissions, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, jax.Array | np.ndarray]]:
