@@ -51,7 +51,7 @@ def test_other_sizes_and_several_samples(num_nodes: int, attends: bool) -> None:
 PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu")  # the files of its kernels
 NETWORKS = [
     ("bfs", "team", "encoded"),
-    ("bfs", "triplet_gmpnn", "encoded"),
+    pytest.param("bfs", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
     pytest.param("segments_intersect", "team", "none", marks=pytest.mark.slow),  # its edges have no scalars
     pytest.param("floyd_warshall", "team", "encoded", marks=pytest.mark.slow),  # its edges point
     # Hints of nodes and the graph, of all kinds but one.

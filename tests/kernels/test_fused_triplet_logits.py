@@ -59,6 +59,7 @@ class OwnProcessor(DenseProcessor):
         return jax.nn.tanh(hidden + self.attention(nodes, edges, graph).max(0))
 
 
+@pytest.mark.slow
 def test_a_processor_of_ones_own_trains_with_the_layer() -> None:
     """In the time loop the kernel runs under `jax.vmap` over samples, beside kernels that take batches."""
     batch = DeviceBatch.of(narkit.sample("bfs", size=4, batch_size=2, seed=9))

@@ -86,8 +86,7 @@ def test_equals_scan(problem, largest_factor, monkeypatch):
 
 
 @needs_compiler
-@pytest.mark.parametrize("seeds", [None, 2])
-@pytest.mark.parametrize("precision", ["highest", None])
+@pytest.mark.parametrize(("seeds", "precision"), [(None, "highest"), (2, None)])
 def test_equals_scan_beside_kernels(problem, seeds, precision, monkeypatch):
     """There stacks are not zero before they are written, and the products after the loop are cut into parts.
 
