@@ -39,10 +39,7 @@ def make_batch() -> DeviceBatch:
     return DeviceBatch(ALGORITHM, parts["input"], parts["hint"], parts["output"], jnp.full(BATCH, STEPS))
 
 
-@pytest.mark.parametrize(
-    "processor",
-    [name if name in ("team", "triplet_gmpnn") else pytest.param(name, marks=pytest.mark.slow) for name in PROCESSORS],
-)
+@pytest.mark.parametrize("processor", PROCESSORS)
 def test_no_array_over_triplets_and_features(processor):
     reasoner = eqx.filter_eval_shape(
         lambda key: narkit.Reasoner(ALGORITHM, processor, HIDDEN, key=key), jax.random.key(0)
