@@ -138,7 +138,7 @@ def test_triplets_equal_plain_formulas(num_scalars: int, num_nodes: int) -> None
     assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)
     plain_triplets.assert_maxima_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu())
-    plain_triplets.assert_logits_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu())
+    plain_triplets.assert_logits_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu(), flips=4)
 
 
 @pytest.mark.parametrize("num_scalars", [1, 2, 4, 5, 6, 8])

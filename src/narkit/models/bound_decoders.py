@@ -28,8 +28,7 @@ class BoundDecoders(eqx.Module):
 
     probes: tuple[tuple[str, Probe], ...] = eqx.field(static=True)
     columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # where outputs of nodes begin that are a probe's
-    on_nodes: MergedLinears
-    node_weights: NodeWeights | None  # of the same, where a kernel makes the outputs of nodes
+    on_nodes: MergedLinears | NodeWeights  # for a kernel, where one is in use and made for them
     pointers: tuple[PointerDecoder | None, ...]  # of probes that point from nodes or edges
     edges: EdgeDecoders  # of other probes of edges
     graph: GraphDecoders | RowReadout
@@ -52,8 +51,8 @@ class BoundDecoders(eqx.Module):
 
         Without `soften` nothing is fed back as probabilities, and the feedback is empty.
         """
-        if self.node_weights is not None:
-            nodes = node_product(scalars.rows, (hidden, next_hidden), self.node_weights)
+        if isinstance(self.on_nodes, NodeWeights):
+            nodes = node_product(scalars.rows, (hidden, next_hidden), self.on_nodes)
         else:
             nodes = self.on_nodes(scalars.node, hidden, next_hidden)
         if any(decoder is not None and decoder.is_fused for decoder in (self.graph, *self.pointers)):

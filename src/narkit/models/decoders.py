@@ -115,8 +115,7 @@ class Decoders(eqx.Module):
         return BoundDecoders(
             probes=tuple((name, spec[name]) for name in self.by_probe),
             columns=tuple(columns.values()),
-            on_nodes=on_nodes,
-            node_weights=self._node_weights(on_nodes, len(bases.graph.directions)),
+            on_nodes=self._node_weights(on_nodes, len(bases.graph.directions)) or on_nodes,
             pointers=tuple(pointers),
             edges=EdgeDecoders(kinds, on_edges, self._num_pointer_columns, bases.edge, latent_sizes),
             graph=graph,

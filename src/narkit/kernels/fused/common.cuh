@@ -55,6 +55,13 @@ __device__ __forceinline__ void multiply_accumulate(float c[4], const u32 a[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// x y + z, not below 0 and not above 1.
+__device__ __forceinline__ float saturated_fma(float x, float y, float z) {
+  float result;
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(x), "f"(y), "f"(z));
+  return result;
+}
+
 // Makes the compiler hold bits as one number. It would rather remember every comparison that they came from.
 __device__ __forceinline__ void hold(u32& bits) { asm volatile("" : "+r"(bits)); }
 
@@ -87,6 +94,9 @@ __device__ __forceinline__ float dot(float4 a, float4 b, float start) {
 __device__ __forceinline__ float dot_absolute(float4 a, float4 t, float start) {
   return fmaf(a.x, fabsf(t.x), fmaf(a.y, fabsf(t.y), fmaf(a.z, fabsf(t.z), fmaf(a.w, fabsf(t.w), start))));
 }
+
+// How much of the gradient of max(one, other) the one gets: half of it goes to each of two that are equal.
+__device__ __forceinline__ float share(float one, float other) { return saturated_fma(one - other, 1e30f, 0.5f); }
 
 // This lane's part of a vector.
 __device__ __forceinline__ float4 features(const float* vector) { return ((const float4*)vector)[threadIdx.x % 32]; }
@@ -234,3 +244,13 @@ __device__ __forceinline__ u32 above_zero(const float* v) { return (v[0] > 0.0f 
 __device__ __forceinline__ float2 unpack_pair(u32 packed) {
   return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000u));
 }
+
+// Two numbers as the sums of two bfloat16 numbers each, which have 16 bits together: rounded, and what that leaves.
+struct Split {
+  u32 high, low;
+  __device__ __forceinline__ Split(float x, float y) : high(pack(x, y)) {
+    const float2 rounded = unpack_pair(high);
+    low = pack(x - rounded.x, y - rounded.y);
+  }
+  __device__ __forceinline__ void to(u32& high_word, u32& low_word) const { high_word = high, low_word = low; }
+};

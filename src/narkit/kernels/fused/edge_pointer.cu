@@ -152,15 +152,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_forward(
 #define TILE (STRIP * COLUMNS)
 #define PARTS (THREADS / 16)
 
-#ifndef EMULATED
-// x y + z, but at least 0 and at most 1.
-__device__ __forceinline__ float saturated_fma(float x, float y, float z) {
-  float result;
-  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(x), "f"(y), "f"(z));
-  return result;
-}
-#endif
-
 __device__ __forceinline__ float element(float4 four, int which) {
   return which == 0 ? four.x : which == 1 ? four.y : which == 2 ? four.z : four.w;
 }
@@ -262,9 +253,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_backward(
 #pragma unroll
               for (int q = 0; q < 4; ++q) {
                 if (k + q >= TARGETS) break;
-                const float share = saturated_fma(from - to[k + q], 1e30f, 0.5f);
-                sum = fmaf(element(g, q), share, sum);
-                won[k + q] = fmaf(element(g, q), share, won[k + q]);
+                const float own = share(from, to[k + q]);
+                sum = fmaf(element(g, q), own, sum);
+                won[k + q] = fmaf(element(g, q), own, won[k + q]);
               }
             }
             of_score = fmaf(from, sum, of_score);

@@ -46,12 +46,6 @@ struct Tile {
 
 __device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
 
-// Two numbers as the sums of two bfloat16 numbers each, which have 16 bits together.
-__device__ __forceinline__ void split(float first, float second, u32& high, u32& low) {
-  high = pack(first, second);
-  low = pack(first - __uint_as_float(high << 16), second - __uint_as_float(high & 0xffff0000u));
-}
-
 // Rows ReLU(m O + o), as bfloat16. Of the 16 columns that the matrix units multiply at a time, m has 8: it comes with both
 // its parts, and so does O in two products, so the sum is nearly that of float32.
 __device__ __forceinline__ void make_latents(
@@ -62,7 +56,7 @@ __device__ __forceinline__ void make_latents(
 #pragma unroll
   for (int n = 0; n < N_TILES; ++n) {
     const float* column = out + 2 * q * H + T::column(n) - 2 * q + lane / 4;
-    split(column[0], column[H], high[n], low[n]);
+    Split(column[0], column[H]).to(high[n], low[n]);
     start[n] = *(const float2*)(out_bias + T::column(n));
   }
 #pragma unroll
@@ -72,7 +66,7 @@ __device__ __forceinline__ void make_latents(
     for (int half = 0; half < 2; ++half) {
       const int row = T::row(m) + 8 * half;
       const float2 two = *(const float2*)(maxima + tile.edge(row) * FEATURES + 2 * q);
-      split(two.x, two.y, a[half], a[2 + half]);
+      Split(two.x, two.y).to(a[half], a[2 + half]);
     }
 #pragma unroll
     for (int n = 0; n < N_TILES; ++n) {
@@ -225,15 +219,6 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
 #define OWN (TARGETS / PARTS)
 #define OUT_TILES (H / 8 / MANY_WARPS)
 
-#ifndef EMULATED
-// x y + z, not below 0 and not above 1.
-__device__ __forceinline__ float saturated_fma(float x, float y, float z) {
-  float result;
-  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(x), "f"(y), "f"(z));
-  return result;
-}
-#endif
-
 // Calls `f(row, c, sum)` with the inner product of each row of a tile with each of COUNT vectors.
 template <int COUNT, typename F>
 __device__ __forceinline__ void inner_products(const bf16* tile, const float* vectors, F f) {
@@ -247,8 +232,8 @@ __device__ __forceinline__ void inner_products(const bf16* tile, const float* ve
       for (int k = 0; k < H / 16; ++k) {
         const float2* vector = (const float2*)(vectors + (mine < COUNT ? mine : 0) * H + 16 * k + 2 * q);
         u32 high[2], low[2];
-        split(vector[0].x, vector[0].y, high[0], low[0]);
-        split(vector[4].x, vector[4].y, high[1], low[1]);
+        Split(vector[0].x, vector[0].y).to(high[0], low[0]);
+        Split(vector[4].x, vector[4].y).to(high[1], low[1]);
         u32 a[4];
         load_matrices(a, tile + (16 * m + lane % 16) * TILE_STRIDE + 16 * k + 8 * (lane / 16));
         multiply_accumulate(c, a, low[0], low[1]);
@@ -369,8 +354,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
 #pragma unroll
       for (int p = 0; p < P; ++p) t = fmaf(scalars[row * P + p], d[p], t);
       of_score = fmaf(of_logit, fmaxf(a[i], t), of_score);
-      // Half of the gradient goes to each of two that are equal.
-      const float both = of_logit * w, gradient = both * saturated_fma(t - a[i], 1e30f, 0.5f);
+      const float both = of_logit * w, gradient = both * share(t, a[i]);
       to_first[i] += both - gradient;
       to_second += gradient;
 #pragma unroll
@@ -434,8 +418,8 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
     const int row = 16 * k + 2 * q;
     const float* m = narrow + row * FEATURES + lane / 4;
     u32 a[4];
-    split(m[0], m[FEATURES], a[0], a[1]);
-    split(m[8 * FEATURES], m[9 * FEATURES], a[2], a[3]);
+    Split(m[0], m[FEATURES]).to(a[0], a[1]);
+    Split(m[8 * FEATURES], m[9 * FEATURES]).to(a[2], a[3]);
 #pragma unroll
     for (int n = 0; n < OUT_TILES; ++n) {
       const bf16* column = latents + row * TILE_STRIDE + 8 * (warp * OUT_TILES + n) + lane / 4;

@@ -2,7 +2,7 @@
 //
 // A block makes a tile of 64 rows (nodes of all samples, one after the other) and 64 columns. Rows of the factor and of
 // the weights are staged ahead in shared memory, CHUNK inputs at a time; products are rounded to TF32, as the library's
-// are. Weights come in the order of the matrix units (`fragments` in node_product.py), rounded already. What scalars
+// are. Weights come in the order of the matrix units (`tf32_fragments` in weights.py), rounded already. What scalars
 // add is computed in float32: they hold numbers that are compared with each other.
 //
 // Macros: N, SAMPLES, WIDTH; DENSE, the number of vectors, and DENSE_COLUMNS, the last ones of the WIDTH that they add to;
@@ -64,7 +64,7 @@ __device__ __forceinline__ void multiply_chunk(Sums& sums, const float* staged) 
     u32 a[MT][4];
 #pragma unroll
     for (int m = 0; m < MT; ++m) {
-      load_matrices(a[m], (const bf16*)(rows + 16 * m * ROW_STRIDE + 8 * slice));  // two of which are one of ours
+      load_matrices(a[m], (const bf16*)(rows + 16 * m * ROW_STRIDE + 8 * slice));  // four floats are eight bfloat16 numbers
 #pragma unroll
       for (int e = 0; e < 4; ++e) a[m][e] = to_tf32(__uint_as_float(a[m][e]));
     }

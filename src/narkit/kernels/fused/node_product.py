@@ -17,9 +17,10 @@ from jaxtyping import Array, Float
 
 from narkit.kernels.fused.launch import Kernel
 from narkit.kernels.fused.weights import HIDDEN_SIZE as H
+from narkit.kernels.fused.weights import TILE, tf32_fragments
 from narkit.kernels.narrow_product import gradients_of_directions
 
-TILE, CHUNK = 64, 32  # as in node_product.cu
+CHUNK = 32  # as in node_product.cu
 STAGES = {"FORWARD_STAGES": 3, "BACKWARD_STAGES": 5}
 
 
@@ -38,27 +39,7 @@ class NodeWeights(NamedTuple):
         directions_, *dense_ = jax.lax.stop_gradient((directions, *dense))
         padded = [jnp.pad(weight, ((0, 0), (offset.size - weight.shape[1], 0))) for weight in dense_]
         joint = jnp.concatenate([*padded, directions_]).T
-        return cls(directions, offset, dense, fragments(jnp.concatenate(padded)), fragments(joint))
-
-
-def fragments(weights: Float[Array, "inputs outputs"]) -> Float[Array, "tile inputs_8 4 32 4"]:
-    """Weights, rounded to TF32, in the order of the matrix units, in tiles of 64 outputs; zeros fill the last one up.
-
-    A lane l of a warp needs, for 8 inputs k and 8 outputs n, the weights with k in (q, q + 4) and n = l // 4, where
-    q = l % 4. They stand next to each other here, and next to those for the 8 outputs that follow.
-    """
-    inputs, outputs = weights.shape
-    weights = jnp.pad(weights, ((0, 0), (0, -outputs % TILE)))
-    split = weights.reshape(inputs // 8, 2, 4, -1, 4, 2, 8)
-    # (k slice, k half, q, tile, n pair, n half, n) -> (tile, k slice, n pair, n, q, n half, k half)
-    ordered = split.transpose(3, 0, 4, 6, 2, 5, 1)
-    return rounded_to_tf32(ordered.reshape(-1, inputs // 8, 4, 32, 4))
-
-
-def rounded_to_tf32(values: Float[Array, "*any"]) -> Float[Array, "*any"]:
-    """Rounded to ten bits behind the point, halves away from zero, as kernels round their operands."""
-    bits = jax.lax.bitcast_convert_type(values, jnp.uint32)
-    return jax.lax.bitcast_convert_type((bits + 0x1000) & ~jnp.uint32(0x1FFF), jnp.float32)
+        return cls(directions, offset, dense, tf32_fragments(jnp.concatenate(padded)), tf32_fragments(joint))
 
 
 def node_product(

@@ -90,6 +90,21 @@ __device__ __forceinline__ void add_edge(
   }
 }
 
+// b_p + e_pi, for this warp's i; `rows` and `staged` if they are staged, else `c` is added here.
+__device__ __forceinline__ void target(
+    const Weights& weights, const float* nodes, const float* edges, const float* rows, const float* staged,
+    const float (&c)[PART], int warp, int p, int i, float (&out)[PART]) {
+  if (STAGED) {
+    load_aligned(rows + p * H, out);
+  } else {
+    load_row(nodes + p * WIDTH + SECOND, out);
+#pragma unroll
+    for (int q = 0; q < PART; ++q) out[q] += c[q];
+  }
+  const Scalars scalars(STAGED ? staged + (warp * N + p) * EDGE_ROW : edges + (p * N + i) * P);
+  add_edge(weights, scalars, edges + (p * N + i) * H, out);
+}
+
 // The rows of all nodes, from column `first` of theirs, with what is added to each. A thread has a feature.
 __device__ __forceinline__ void stage_rows(float* to, const float* nodes, int first, float added) {
   const int h = threadIdx.x % H;
@@ -189,15 +204,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pointer_forward(
     for (int g = 0; g < GROUP; ++g) {
       const int p = N % GROUP == 0 || first + g < N ? first + g : N - 1;
       float other[PART];
-      if (STAGED) {
-        load_aligned(rows + p * H, other);
-      } else {
-        load_row(nodes + p * WIDTH + SECOND, other);
-#pragma unroll
-        for (int q = 0; q < PART; ++q) other[q] += c[q];
-      }
-      const Scalars scalars(STAGED ? staged + (warp * N + p) * EDGE_ROW : edges + (p * N + i) * P);
-      add_edge(weights, scalars, edges + (p * N + i) * H, other);
+      target(weights, nodes, edges, rows, staged, c, warp, p, i, other);
       sums[g] = 0.0f;
 #pragma unroll
       for (int q = 0; q < PART; ++q) sums[g] = fmaf(weights.score[q], fmaxf(a[q], other[q]), sums[g]);
@@ -242,18 +249,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pointer_forward(
 #define CHUNKS ((P + CHUNK - 1) / CHUNK)
 #define GROUP (P <= 2 ? 8 : P <= 4 ? 4 : P <= 8 ? 2 : 1)
 #define SETS (CHUNK * GROUP / 8)
-
-#ifndef EMULATED
-// x y + z, not below 0 and not above 1.
-__device__ __forceinline__ float saturated_fma(float x, float y, float z) {
-  float result;
-  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(x), "f"(y), "f"(z));
-  return result;
-}
-#endif
-
-// How much of a gradient the one gets: half of it goes to each of two that are equal.
-__device__ __forceinline__ float share(float one, float other) { return saturated_fma(one - other, 1e30f, 0.5f); }
 
 // The gradients of logits, from what is given: d_logit(i, p). With the softmax, that of the logit itself and
 // p (d_p - sum of p d_p). If they are staged, those of the block's nodes, from `begin` on, come to shared memory, by
@@ -355,15 +350,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, P <= 4 ? 24 / NODES : 1) poi
     if (!is_node) return;
 #pragma unroll 4
     for (int p = 0; p < N; ++p) {
-      if (STAGED) {
-        load_aligned(rows + p * H, other);
-      } else {
-        load_row(nodes + p * WIDTH + SECOND, other);
-#pragma unroll
-        for (int q = 0; q < PART; ++q) other[q] += c[q];
-      }
-      const Scalars scalars(STAGED ? staged + (warp * N + p) * EDGE_ROW : edges + (p * N + mine) * P);
-      add_edge(weights, scalars, edges + (p * N + mine) * H, other);
+      target(weights, nodes, edges, rows, staged, c, warp, p, mine, other);
       const float d = d_logit.at(warp, mine, p, p);
 #pragma unroll
       for (int q = 0; q < PART; ++q) sum[q] = fmaf(d, share(row[q], other[q]), sum[q]);

@@ -4,15 +4,6 @@
 
 #define VALUE_STEPS ((P + 8) / 8)  // of eight rows of small gradients: V, v
 
-// Two numbers rounded to bfloat16, and what that leaves, rounded.
-struct Split {
-  u32 high, low;
-  __device__ __forceinline__ Split(float x, float y) : high(pack(x, y)) {
-    const float2 rounded = unpack_pair(high);
-    low = pack(x - rounded.x, y - rounded.y);
-  }
-};
-
 // This lane's part of V as a right operand, with columns for scalars.
 struct Directions {
   float2 numbers[SCALAR_STEPS][2];

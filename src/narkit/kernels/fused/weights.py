@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 HIDDEN_SIZE = 128  # the width that kernels are written for
+TILE = 64  # columns of weights in TF32 that a block takes, as in node_product.cu
 
 
 def fragments(weights: Float[Array, "*many 128 128"]) -> Float[Array, "*many 8 8 32 8"]:
@@ -28,3 +29,23 @@ def frozen(weights: Array, transposed: bool = False) -> Array:
     """Fragments of weights that gradients do not flow through: they flow through the weights themselves."""
     weights = jax.lax.stop_gradient(weights)
     return fragments(jnp.swapaxes(weights, -1, -2) if transposed else weights)
+
+
+def tf32_fragments(weights: Float[Array, "inputs outputs"]) -> Float[Array, "tile inputs_8 4 32 4"]:
+    """Weights, rounded to TF32, in the order of the matrix units, in tiles of 64 outputs; zeros fill the last one up.
+
+    A lane l of a warp needs, for 8 inputs k and 8 outputs n, the weights with k in (q, q + 4) and n = l // 4, where
+    q = l % 4. They stand next to each other here, and next to those for the 8 outputs that follow.
+    """
+    inputs, outputs = weights.shape
+    weights = jnp.pad(weights, ((0, 0), (0, -outputs % TILE)))
+    split = weights.reshape(inputs // 8, 2, 4, -1, 4, 2, 8)
+    # (k slice, k half, q, tile, n pair, n half, n) -> (tile, k slice, n pair, n, q, n half, k half)
+    ordered = split.transpose(3, 0, 4, 6, 2, 5, 1)
+    return _rounded_to_tf32(ordered.reshape(-1, inputs // 8, 4, 32, 4))
+
+
+def _rounded_to_tf32(values: Float[Array, "*any"]) -> Float[Array, "*any"]:
+    """Rounded to ten bits behind the point, halves away from zero, as kernels round their operands."""
+    bits = jax.lax.bitcast_convert_type(values, jnp.uint32)
+    return jax.lax.bitcast_convert_type((bits + 0x1000) & ~jnp.uint32(0x1FFF), jnp.float32)
