@@ -1,7 +1,7 @@
 """The maximum subarray, which the benchmark counts among divide and conquer although Kadane's method needs neither."""
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill_identity_order, fill_positions, next_step
+from narkit.algorithms.recording import fill, fill_identity_order, fill_positions, next_step
 from narkit.spec import algorithm, constant, graph, node
 
 
@@ -35,7 +35,7 @@ def find_maximum_subarray_kadane(A, probes):
     """
     num_nodes = len(A)
     fill_positions(probes.pos)
-    probes.key[:] = A
+    fill(probes.key, A)
     fill_identity_order(probes.pred_h)
 
     def snapshot(best_low, best_high, best_sum, i, j, run_sum):

@@ -46,7 +46,7 @@ def matrix_chain_order(p, probes):
     """
     num_nodes = len(p)
     fill_positions(probes.pos)
-    probes.p[:] = p
+    fill(probes.p, p)
     fill_identity_order(probes.pred_h)
 
     m = np.full((num_nodes, num_nodes), np.inf)  # infinite: no way is known
@@ -68,7 +68,7 @@ def matrix_chain_order(p, probes):
     while changed:
         snapshot()
         changed = False
-        m_before[:] = m
+        fill_matrix(m_before, m)
         for i in range(1, num_nodes):
             for k in range(i, num_nodes - 1):
                 if m_before[i, k] < np.inf:
@@ -86,7 +86,7 @@ def matrix_chain_order(p, probes):
             for j in range(i + 1, num_nodes):
                 if m[i, j] < m_before[i, j]:  # a cost of zero that becomes known shows no change
                     changed |= m_before[i, j] < np.inf or m[i, j] > 0.0
-    probes.s[:] = s
+    fill_matrix(probes.s, s)
 
 
 @njit
@@ -166,7 +166,7 @@ def lcs_length(x, y, probes):
     while changed:
         snapshot()
         changed = False
-        c_before[:] = c
+        fill_matrix(c_before, c)
         for i in range(1, rows):
             for j in range(1, columns):
                 if x[i] == y[j]:
@@ -177,7 +177,7 @@ def lcs_length(x, y, probes):
                     c[i, j], b[i, j] = c_before[i, j - 1], LEFT
                 changed |= c[i, j] != c_before[i, j]
     draw_arrows()
-    probes.b[:] = arrows
+    fill(probes.b.reshape(-1), arrows.reshape(-1))
 
 
 @algorithm(
@@ -213,8 +213,8 @@ def optimal_bst(p, q, probes):
     """
     num_keys, num_nodes = len(p), len(q)
     fill_positions(probes.pos)
-    probes.p[:num_keys] = p
-    probes.q[:] = q
+    fill(probes.p, p)
+    fill(probes.q, q)
     fill_identity_order(probes.pred_h)
 
     e = np.zeros((num_nodes, num_nodes))
@@ -243,7 +243,7 @@ def optimal_bst(p, q, probes):
             root[i, j] = i + r
             known[i, j] = 1
         snapshot()
-    probes.root[:] = root
+    fill_matrix(probes.root, root)
 
 
 @njit

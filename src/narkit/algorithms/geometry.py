@@ -38,8 +38,8 @@ def _four_points(name, value, values):
 @njit
 def _fill_points(probes, xs, ys):
     fill_positions(probes.pos)
-    probes.x[:] = xs
-    probes.y[:] = ys
+    fill(probes.x, xs)
+    fill(probes.y, ys)
 
 
 @njit
@@ -187,7 +187,7 @@ def graham_scan(xs, ys, probes):
         stack_prev[i] = top
         top = i
         snapshot(best, top, i, 4)
-    probes.in_hull[:] = in_hull
+    fill(probes.in_hull, in_hull)
 
 
 @algorithm(
@@ -239,4 +239,4 @@ def jarvis_march(xs, ys, probes):
             if endpoint == last_point or (is_new and _does_not_turn_left(xs, ys, last_point, endpoint, i)):
                 endpoint = i
             snapshot(best, last_point, endpoint, i, 1)
-    probes.in_hull[:] = in_hull
+    fill(probes.in_hull, in_hull)

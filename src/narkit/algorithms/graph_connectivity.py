@@ -121,7 +121,7 @@ def articulation_points(A, probes):
                 s_last = s_prev[u]
                 s_prev[u] = u
             u = s_last
-    probes.is_cut[:] = is_cut
+    fill(probes.is_cut, is_cut)
 
 
 @algorithm(
@@ -315,4 +315,4 @@ def strongly_connected_components(A, probes):
                     s_last = s_prev[u]
                     s_prev[u] = u
                 u = s_last
-    probes.scc_id[:] = scc_id
+    fill(probes.scc_id, scc_id)

@@ -97,8 +97,8 @@ def bellman_ford(A, s, probes):
     changed = True
     while changed:
         snapshot()
-        d_before[:] = d
-        msk_before[:] = msk
+        fill(d_before, d)
+        fill(msk_before, msk)
         for u in range(num_nodes):
             if msk_before[u] == 0:
                 continue
@@ -114,7 +114,7 @@ def bellman_ford(A, s, probes):
         for v in range(num_nodes):
             if d[v] != d_before[v]:
                 changed = True
-    probes.pi[:] = pi
+    fill(probes.pi, pi)
 
 
 @algorithm(
@@ -167,7 +167,7 @@ def dijkstra(A, s, probes):
                 d[v] = to_u + weights[v]
                 in_queue[v] = 1
         snapshot(u)
-    probes.pi[:] = pi
+    fill(probes.pi, pi)
 
 
 @algorithm(
@@ -252,7 +252,7 @@ def dag_shortest_paths(A, s, probes):
                 mark[j] = 1
         topo_head = topo[topo_head]
     snapshot(topo_head, u, v, s_last, 1)
-    probes.pi[:] = pi
+    fill(probes.pi, pi)
 
 
 @algorithm(

@@ -153,4 +153,4 @@ def mst_prim(A, s, probes):
                 key[v] = weights[v]
                 in_queue[v] = 1
         snapshot(u)
-    probes.pi[:] = pi
+    fill(probes.pi, pi)

@@ -58,7 +58,7 @@ def bfs(A, s, probes):
     while grew:
         snapshot()
         grew = False
-        reached_before[:] = reach
+        fill(reached_before, reach)
         for i in range(num_nodes):
             if reached_before[i] == 0:
                 continue
@@ -68,7 +68,7 @@ def bfs(A, s, probes):
                     pi[j] = i
                     reach[j] = 1
                     grew = True
-    probes.pi[:] = pi
+    fill(probes.pi, pi)
 
 
 @algorithm(
@@ -138,7 +138,7 @@ def dfs(A, probes):
                 s_last = s_prev[u]
                 s_prev[u] = u
             u = s_last
-    probes.pi[:] = pi
+    fill(probes.pi, pi)
 
 
 @algorithm(
@@ -204,5 +204,5 @@ def topological_sort(A, probes):
                 s_last = s_prev[u]
                 s_prev[u] = u
             u = s_last
-    probes.topo[:] = topo
+    fill(probes.topo, topo)
     probes.topo_head[topo_head] = 1

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill_identity_order, fill_positions, next_step
+from narkit.algorithms.recording import fill, fill_identity_order, fill_positions, next_step
 from narkit.errors import InstanceError
 from narkit.spec import algorithm, constant, graph, node
 
@@ -62,8 +62,8 @@ def activity_selector(s, f, probes):
     """
     num_nodes = len(s)
     fill_positions(probes.pos)
-    probes.s[:] = s
-    probes.f[:] = f
+    fill(probes.s, s)
+    fill(probes.f, f)
     fill_identity_order(probes.pred_h)
     selected = np.zeros(num_nodes, np.int8)
 
@@ -84,7 +84,7 @@ def activity_selector(s, f, probes):
             selected[m] = 1
             k = m
         snapshot(m, k)
-    probes.selected[:] = selected
+    fill(probes.selected, selected)
 
 
 @algorithm(
@@ -116,8 +116,8 @@ def task_scheduling(d, w, probes):
     """
     num_nodes = len(d)
     fill_positions(probes.pos)
-    probes.d[:] = d
-    probes.w[:] = w
+    fill(probes.d, d)
+    fill(probes.w, w)
     fill_identity_order(probes.pred_h)
     selected = np.zeros(num_nodes, np.int8)
 
@@ -135,4 +135,4 @@ def task_scheduling(d, w, probes):
             selected[i] = 1
             t += 1
         snapshot(i, t)
-    probes.selected[:] = selected
+    fill(probes.selected, selected)

@@ -24,6 +24,7 @@ from narkit.algorithms.randomness import (
     uniform,
     uniform_matrix,
 )
+from narkit.algorithms.recording import fill, fill_matrix
 
 ALPHABET_SIZE = 4
 DISK_RADIUS = 2.0
@@ -101,7 +102,7 @@ def haystack_and_needle(rng, size, distribution):
     needle = integers(rng, 0, ALPHABET_SIZE, needle_length)
     haystack = integers(rng, 0, ALPHABET_SIZE, haystack_length)
     start = index(rng, max(1, haystack_length - needle_length))  # as in the benchmark, never the last possible one
-    haystack[start : start + needle_length] = needle
+    fill(haystack[start:], needle)
     return haystack, needle
 
 
@@ -233,7 +234,7 @@ def community_graph(rng, size, distribution):
     for community in range(COMMUNITIES):
         low = community * (size // COMMUNITIES)
         high = size if community == COMMUNITIES - 1 else low + size // COMMUNITIES
-        mask[low:high, low:high] = bernoulli_matrix(rng, density, high - low, high - low)
+        fill_matrix(mask[low:, low:], bernoulli_matrix(rng, density, high - low, high - low))
     bridges = bernoulli_matrix(rng, COMMUNITY_BRIDGE_PROBABILITY, size, size)
     for i in range(size):
         for j in range(size):

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms.randomness import sort_uniform, uniform
+from narkit.algorithms.recording import fill
 
 INSTANCE, POSITIONS = 0, 1  # purposes: an instance and its positions come from separate random streams
 ONE_STRING = np.zeros(0, np.int8)  # stands for the `string` input where an algorithm has none
@@ -18,7 +19,7 @@ def randomise_positions(rng, pos, string):
         split += 1
     sort_uniform(values[:split])
     sort_uniform(values[split:])
-    pos[:] = values
+    fill(pos, values)
 
 
 @njit

@@ -1,7 +1,7 @@
 """Searching: for the minimum, for a key in sorted keys, and for the median."""
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill_identity_order, fill_order, fill_positions, identity, next_step
+from narkit.algorithms.recording import fill, fill_identity_order, fill_order, fill_positions, identity, next_step
 from narkit.spec import algorithm, constant, graph, node
 
 POSITION = node("scalar", "position of the node in the given order")
@@ -28,7 +28,7 @@ def minimum(A, probes):
     """
     num_nodes = len(A)
     fill_positions(probes.pos)
-    probes.key[:] = A
+    fill(probes.key, A)
     fill_identity_order(probes.pred_h)
 
     def snapshot(smallest, i):
@@ -74,7 +74,7 @@ def binary_search(x, A, probes):
     """
     num_nodes = len(A)
     fill_positions(probes.pos)
-    probes.key[:] = A
+    fill(probes.key, A)
     probes.target[0] = x
     fill_identity_order(probes.pred_h)
 
@@ -124,7 +124,7 @@ def quickselect(A, probes):
     keys = A.copy()
     order = identity(num_nodes)  # order[slot] is the node whose key stands in that slot
     fill_positions(probes.pos)
-    probes.key[:] = A
+    fill(probes.key, A)
 
     def swap(a, b):
         keys[a], keys[b] = keys[b], keys[a]

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill_order, fill_positions, identity, next_step
+from narkit.algorithms.recording import fill, fill_order, fill_positions, identity, next_step
 from narkit.spec import algorithm, graph, node
 
 INPUTS = {
@@ -36,7 +36,7 @@ def insertion_sort(A, probes):
     keys = A.copy()
     order = identity(num_nodes)  # order[slot] is the node whose key stands in that slot
     fill_positions(probes.pos)
-    probes.key[:] = A
+    fill(probes.key, A)
 
     def snapshot(i, j):
         step = next_step(probes)
@@ -80,7 +80,7 @@ def bubble_sort(A, probes):
     keys = A.copy()
     order = identity(num_nodes)
     fill_positions(probes.pos)
-    probes.key[:] = A
+    fill(probes.key, A)
 
     def snapshot(i, j):
         step = next_step(probes)
@@ -122,7 +122,7 @@ def heapsort(A, probes):
     keys = A.copy()
     order = identity(num_nodes)
     fill_positions(probes.pos)
-    probes.key[:] = A
+    fill(probes.key, A)
 
     def snapshot(i, j, largest, heap_size, phase):
         step = next_step(probes)
@@ -180,7 +180,7 @@ def quicksort(A, probes):
     keys = A.copy()
     order = identity(num_nodes)
     fill_positions(probes.pos)
-    probes.key[:] = A
+    fill(probes.key, A)
 
     def snapshot(p, r, i, j):
         step = next_step(probes)
