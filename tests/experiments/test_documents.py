@@ -3,6 +3,9 @@
 import json
 import re
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from narkit.commands import report
 from narkit.experiments import documents, figures
 from narkit.experiments.grid import read_grid
 from narkit.experiments.presets import COLUMNS
-from narkit.experiments.reproduction import agreements, reproduction_part
+from narkit.experiments.reproduction import agreements, reproduction_part, running_lines, union_length
 
 ROOT = Path(__file__).parents[2]
 RESULTS, README, REPRODUCTION = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "reproduction.md"
@@ -112,6 +115,59 @@ def test_agreement_is_counted_in_the_papers_spreads(write_grid, make_record, tmp
     assert "Dijkstra (−1.9)" in part
     assert "TEAM, id rather than id_first: +" in part
     assert "| TEAM, BFS | 4.3 | 3.3 | 0.5 | 0.3 | 0.1 | 2.0 % | NVIDIA H200 |" in part
+
+
+@pytest.mark.parametrize(
+    ("intervals", "length"),
+    [
+        ([], 0.0),
+        ([(3, 5)], 2.0),
+        ([(0, 4), (3, 6), (5, 7)], 7.0),
+        ([(0, 1), (2, 4), (9, 10)], 4.0),
+        ([(0, 10), (2, 3), (4, 5)], 10.0),
+        ([(0, 10), (2, 3), (9, 12)], 12.0),
+        ([(0, 2), (2, 3), (0, 2)], 3.0),
+        ([(1, 1), (4, 5)], 1.0),
+    ],
+    ids=["none", "one", "overlapping", "disjoint", "contained", "contained and beyond", "touching, twice", "empty"],
+)
+def test_what_intervals_cover_counts_once(intervals: Sequence[tuple[float, float]], length: float) -> None:
+    for order in permutations(intervals):
+        assert union_length(order) == length
+
+
+def test_cells_that_ran_at_the_same_time_count_once(make_record, tmp_path: Path) -> None:
+    def save(algorithm: str, system: str, finished: str | None, **changes) -> list[str]:
+        path = tmp_path / "paper" / system / f"{algorithm}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(make_record(algorithm, system), finished_at=finished, **changes).save(path)
+        return running_lines(read_grid(tmp_path))
+
+    minutes = make_record("bfs").timings.total / 60
+    assert f"{minutes:.1f}" == "4.3"  # waiting is part of training; programs are no seconds
+    assert save("bfs", "team", "2025-01-02T03:04:00+00:00") == [
+        "TEAM: for 4.3 minutes at least one cell ran (1 in all)."
+    ]
+    save("dfs", "team", "2025-01-02T04:06:00+01:00")  # two minutes later, elsewhere
+    assert save("dijkstra", "team", "2025-01-02T03:05:00") == [
+        "TEAM: for 6.3 minutes at least one cell ran (3 in all)."
+    ]
+    save("heapsort", "team", None)
+    assert save("minimum", "team", "yesterday") == [
+        "TEAM: for 6.3 minutes at least one cell ran (5 in all, without 2 whose record does not say when it finished)."
+    ]
+    for name in ("heapsort", "minimum"):
+        save(name, "team", "2025-03-02T03:05:00+00:00", device="NVIDIA A100")
+    assert save("bfs", "triplet_gmpnn", "2025-01-02T03:07:00+00:00") == [
+        "Triplet-GMPNN: for 4.3 minutes at least one cell ran (1 in all).",
+        "TEAM on NVIDIA A100: for 4.3 minutes at least one cell ran (2 in all).",
+        "TEAM on NVIDIA H200: for 6.3 minutes at least one cell ran (3 in all).",
+        "All systems on NVIDIA A100: for 4.3 minutes at least one cell ran (2 in all).",
+        "All systems on NVIDIA H200: for 7.3 minutes at least one cell ran (4 in all).",
+    ]
+    assert "\n- All systems on NVIDIA H200: for 7.3 minutes" in reproduction_part(read_grid(tmp_path))
+    (tmp_path / "paper/team/bfs.json").unlink()
+    assert save("bfs", "triplet_gmpnn", "")[0] == "Triplet-GMPNN: no record says when its cell finished (1 in all)."
 
 
 def test_a_document_needs_a_place(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ distance in units of both spreads together, sqrt(s_paper^2 + s_ours^2), is there
 
 from __future__ import annotations
 
+import datetime
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +26,12 @@ from narkit.experiments.tables import RULES, rules, system_title
 
 NEAR = 2.0  # standard deviations
 LARGE = 5.0  # percentage points: what is worth naming when a rule changes a score
+
+TIME = (
+    "Minutes of one process on the device. Training includes waiting for data. Cells may share a device, and the sums "
+    "count each of them in full. How long at least one of them ran, pauses left out, if each ran in one piece until it "
+    "finished:"
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ def reproduction_part(grid: Grid) -> str:
     parts += ["### Time", ""]
     if grid.systems:
         parts += [markdown(time_table(grid))]
-        parts += ["Minutes of one process on the device. Training includes waiting for data.", ""]
+        parts += [TIME, "", *(f"- {line}" for line in running_lines(grid)), ""]
     else:
         parts += [f"All cells: {NOT_RUN}.", ""]
     return "\n".join(parts)
@@ -186,11 +194,59 @@ def time_table(grid: Grid) -> Table:
     return Table("time", "Time", "Cell", headings, rows)
 
 
-def _minutes(records: list[RunRecord]) -> list[Number]:
-    def total(*names: str) -> float:
-        return sum(getattr(record.timings, name) for record in records for name in names)
+def running_lines(grid: Grid) -> list[str]:
+    """For how long at least one cell ran: a line for each system, and one for several systems together.
 
-    everything = total("compiling", "training", "validating", "saving", "testing")
-    parts = [total(name) for name in ("training", "compiling", "validating", "testing")]
+    Where the cells ran on several kinds of devices, each kind has its own line: their minutes are not comparable.
+    """
+    groups = {system_title(system): list(grid.records(system).values()) for system in grid.systems}
+    if len(groups) > 1:
+        groups["All systems"] = list(grid.cells.values())
+    lines = []
+    for title, records in groups.items():
+        devices = sorted({record.device for record in records})
+        for device in devices:
+            label = f"{title} on {device}" if len(devices) > 1 else title
+            lines.append(f"{label}: {_running([record for record in records if record.device == device])}")
+    return lines
+
+
+def _running(records: Sequence[RunRecord]) -> str:
+    known = [interval for record in records if (interval := _interval(record)) is not None]
+    if not known:
+        return f"no record says when its cell finished ({len(records)} in all)."
+    missing = len(records) - len(known)
+    without = f", without {missing} whose record does not say when it finished" if missing else ""
+    return f"for {union_length(known) / 60:.1f} minutes at least one cell ran ({len(records)} in all{without})."
+
+
+def _interval(record: RunRecord) -> tuple[float, float] | None:
+    """When a cell began and finished, in seconds, or None where its record has no date that can be read.
+
+    Only the end is recorded. A cell that was interrupted began earlier than this says.
+    """
+    try:
+        finished = datetime.datetime.fromisoformat(record.finished_at)
+    except (TypeError, ValueError):
+        return None
+    if finished.tzinfo is None:  # else it would depend on where the report is made
+        finished = finished.replace(tzinfo=datetime.UTC)
+    return finished.timestamp() - record.timings.total, finished.timestamp()
+
+
+def union_length(intervals: Iterable[tuple[float, float]]) -> float:
+    """How much the intervals (begin, end) cover together; what several of them cover counts once."""
+    length, covered_until = 0.0, -math.inf
+    for begin, end in sorted(intervals):
+        length += max(0.0, end - max(begin, covered_until))
+        covered_until = max(covered_until, end)
+    return length
+
+
+def _minutes(records: list[RunRecord]) -> list[Number]:
+    def total(name: str) -> float:
+        return sum(getattr(record.timings, name) for record in records)
+
+    parts = [total(name) for name in ("total", "training", "compiling", "validating", "testing")]
     share = 100 * total("waiting_for_data") / max(total("training"), 1e-9)
-    return [*(Number(seconds / 60, "{:.1f}") for seconds in (everything, *parts)), Number(share, "{:.1f} %")]
+    return [*(Number(seconds / 60, "{:.1f}") for seconds in parts), Number(share, "{:.1f} %")]

@@ -201,7 +201,6 @@ def make_record(
     )
     peak = peak_memory()
     timings, chosen = trainer.progress.timings, trainer.selection
-    total = timings.compiling + timings.training + timings.validating + timings.saving + timings.testing
     device = jax.devices()[0]
     commit = machine.commit()
     return RunRecord(
@@ -216,7 +215,7 @@ def make_record(
         parameters=trainer.state.parameters.shape[1],
         timings=timings,
         waiting_share=timings.waiting_for_data / max(timings.training, 1e-9),
-        compiling_share=timings.compiling / max(total, 1e-9),
+        compiling_share=timings.compiling / max(timings.total, 1e-9),
         versions=machine.versions(*PACKAGES) | _how_it_ran(),
         commit=None if commit == "unknown" else commit,
         device=machine.cpu_model() if device.platform == "cpu" else device.device_kind,

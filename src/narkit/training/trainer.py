@@ -54,6 +54,11 @@ class Timings:
     compiled_programs: int = 0
     compiling_ahead: float = 0.0  # while another run trained; not part of `compiling`, which this run waited for
 
+    @property
+    def total(self) -> float:
+        """How long the run took: every second once, so neither waiting (part of training) nor compiling ahead."""
+        return self.compiling + self.training + self.validating + self.saving + self.testing
+
 
 @dataclass
 class Progress:
