@@ -111,7 +111,9 @@ def test_every_network_is_tested_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatc
     trainer = trained(tiny(test=True))
     first = trainer.selection.parameters["id"]
     trainer.selection.steps |= {"id": [4, 8], "id_first": [4, 8], "last": [4, 9]}
-    trainer.selection.parameters |= {"id_first": first, "last": first.at[1].set(0.0)}
+    last = first.copy()
+    last[1] = 0.0
+    trainer.selection.parameters |= {"id_first": first, "last": last}
     results = trainer.test()["bfs"]
     assert list(results) == ["id", "id_first", "last"]
     alone = EvaluationSet.of(test, 2, with_hints=True)

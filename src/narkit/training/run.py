@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from narkit.benchmarking import machine
 from narkit.experiments.records import Chosen, RunRecord
@@ -227,7 +226,7 @@ def make_record(
         },
         finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         _directory=directory,
-        _choices={rule: np.asarray(values) for rule, values in chosen.parameters.items()},
+        _choices=dict(chosen.parameters),
     )
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -30,9 +29,13 @@ def rules(config: TrainConfig) -> list[str]:
 
 @dataclass
 class Selection:
-    """The choice of every rule so far: for each seed the step, score and loss, and the parameters."""
+    """The choice of every rule so far: for each seed the step, score and loss, and the parameters.
 
-    parameters: dict[str, Float[Array, "seed parameter"]]
+    Parameters are kept in the host's memory: what is put on the device between steps and stays there splits the room
+    that the next step needs in one piece.
+    """
+
+    parameters: dict[str, Float[np.ndarray, "seed parameter"]]
     steps: dict[str, list[int]] = field(default_factory=dict)
     scores: dict[str, list[float]] = field(default_factory=dict)
     losses: dict[str, list[float]] = field(default_factory=dict)
@@ -41,7 +44,7 @@ class Selection:
     def start(cls, config: TrainConfig, parameters: Float[Array, "seed parameter"]) -> Selection:
         num_seeds, names = len(config.seeds), rules(config)
         return cls(
-            {name: jnp.array(parameters) for name in names},
+            {name: np.array(parameters) for name in names},
             {name: [0] * num_seeds for name in names},
             {name: [-1.0] * num_seeds for name in names},
             {name: [float("inf")] * num_seeds for name in names},
@@ -56,19 +59,20 @@ class Selection:
         alive: np.ndarray,
     ) -> None:
         """Takes the validation after `step` into account; `scores` and `losses` are by validation set, per seed."""
+        values = np.asarray(parameters)
         for name, score in scores.items():
-            self._take(name, self._is_better(name, score, losses[name]) & alive, step, parameters, score, losses[name])
+            self._take(name, self._is_better(name, score, losses[name]) & alive, step, values, score, losses[name])
             first = f"{name}_first"
-            self._take(first, (score > self.scores[first]) & alive, step, parameters, score, losses[name])
+            self._take(first, (score > self.scores[first]) & alive, step, values, score, losses[name])
         name, score = next(iter(scores.items()))
-        self._take(LAST, alive, step, parameters, score, losses[name])
+        self._take(LAST, alive, step, values, score, losses[name])
 
     def _is_better(self, rule: str, score: np.ndarray, loss: np.ndarray) -> np.ndarray:
         best_score, best_loss = np.array(self.scores[rule]), np.array(self.losses[rule])
         return (score > best_score) | ((score == best_score) & (loss <= best_loss))
 
     def _take(self, rule, chosen, step, parameters, score, loss) -> None:
-        self.parameters[rule] = jnp.where(jnp.asarray(chosen)[:, None], parameters, self.parameters[rule])
+        self.parameters[rule][chosen] = parameters[chosen]
         for seed in np.flatnonzero(chosen):
             self.steps[rule][seed] = step
             self.scores[rule][seed] = float(score[seed])

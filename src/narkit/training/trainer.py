@@ -251,7 +251,7 @@ class Trainer:
     def test(self) -> dict[str, dict[str, list[Scores]]]:
         """The scores of every rule's choice on the official test split: algorithm -> rule -> per seed."""
         began = time.perf_counter()
-        chosen = {rule: np.asarray(values) for rule, values in self.selection.parameters.items()}
+        chosen = self.selection.parameters
         steps, num_seeds = self.selection.steps, len(self.config.seeds)
         # Rules often agree, and each network is scored once: as many at a time as there are seeds, of any seed.
         rule_of = {(row, step): rule for rule in chosen for row, step in enumerate(steps[rule])}
@@ -282,7 +282,7 @@ class Trainer:
         selection = self.selection
         arrays = {
             "state": _by_path(self.state),
-            "selection": {rule: np.asarray(values) for rule, values in selection.parameters.items()},
+            "selection": {rule: values.copy() for rule, values in selection.parameters.items()},
         }
         progress = asdict(self.progress) | {
             "losses_since_validation": [np.asarray(loss).tolist() for loss in self._losses],
@@ -297,7 +297,7 @@ class Trainer:
         self.state = jax.tree.unflatten(jax.tree.structure(self.state), leaves)
         progress = snapshot.progress
         chosen = snapshot.arrays["selection"]
-        parameters = {rule: jnp.asarray(chosen[rule]) for rule in self.selection.parameters}
+        parameters = {rule: np.array(chosen[rule]) for rule in self.selection.parameters}
         self.selection = Selection(parameters, **progress["selection"])
         timings = Timings(**progress["timings"])
         timings.compiling_ahead += self.progress.timings.compiling_ahead  # programs that wait for this run
