@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from narkit.cli import app
 from narkit.commands import report
-from narkit.experiments import documents, figures
-from narkit.experiments.grid import read_grid
+from narkit.experiments import documents, figures, rendering
+from narkit.experiments.grid import measured, read_grid
 from narkit.experiments.presets import COLUMNS
 from narkit.experiments.reproduction import agreements, reproduction_part, running_lines, union_length
 
@@ -188,3 +188,21 @@ def test_the_python_of_the_page_about_reports_runs(
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/reporting.md").read_text(), re.DOTALL)
     exec(compile(code, "docs/reporting.md", "exec"), {})
     assert "| Topological Sort |" in capsys.readouterr().out
+
+
+def test_cells_in_float32_stand_beside_the_grids_own(write_grid, make_record, tmp_path: Path) -> None:
+    folder = write_grid(tmp_path, ["bfs", "dfs"], ["team"])
+    assert "### Precision" not in reproduction_part(read_grid(folder))
+    full = make_record("bfs", score=90.0, spread=2.0)
+    for name, record in (
+        ("bfs", replace(full, versions=full.versions | {"kernels": "plain", "matmul_precision": "highest"})),
+        ("dfs", make_record("dfs")),  # with kernels
+    ):
+        path = folder / "float32/team" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record.save(path)
+    part = reproduction_part(read_grid(folder)).split("### Precision")[1].split("### Time")[0]
+    ours = rendering.text(measured(read_grid(folder).scores("team", "ood").runs["bfs"]))
+    assert f"| TEAM, BFS, rule ood | {ours} |" in part
+    assert "TEAM, DFS" not in part
+    assert "- Left out: float32/team/dfs.json: not in float32, or not in the grid." in part

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
 import numpy as np
 
 import narkit
@@ -16,11 +15,11 @@ LOSSES = [3.0, 1.0, 0.5, 0.5, 0.1]
 def selected(tiny: Callable[..., narkit.TrainConfig], alive: list[list[bool]]) -> Selection:
     """Two seeds with the same validations; at step t (from 1 on) all parameters are t."""
     config = tiny(validations=(Validation("id", 5), Validation("ood", 6)))
-    selection = Selection.start(config, jnp.zeros((2, 3)))
+    selection = Selection.start(config, np.zeros((2, 3)))
     for step, (score, loss, lives) in enumerate(zip(SCORES, LOSSES, alive, strict=True), start=1):
         values = {name: np.array([score, score]) for name in ("id", "ood")}
         losses = {"id": np.array([loss, loss]), "ood": np.array([1.0, 1.0])}
-        selection.update(step, jnp.full((2, 3), float(step)), values, losses, np.array(lives))
+        selection.update(step, np.full((2, 3), float(step)), values, losses, np.array(lives))
     return selection
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from narkit.algorithms import ALGORITHMS
@@ -142,7 +141,7 @@ def _check_selection(record: RunRecord) -> Iterator[str]:
     """Replays every rule over the curve: it must have chosen the same."""
     config = record.config
     diverged = {divergence.seed: divergence.step for divergence in record.diverged}
-    replayed = Selection.start(config, jnp.zeros((len(config.seeds), 1)))
+    replayed = Selection.start(config, np.zeros((len(config.seeds), 1)))
     for point in record.curve:
         # A seed that diverges at step s, counted from 0, is out from the validation after it on.
         alive = np.array([diverged.get(seed, math.inf) >= point.step for seed in config.seeds])

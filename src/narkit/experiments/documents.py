@@ -56,7 +56,7 @@ def readme_part(grid: Grid) -> str:
     ]
     if grid.cells:
         parts += [f"![Test scores by category beside the paper's]({FIGURES}/{CATEGORIES}.png)", ""]
-        parts += [f"![Learning curves of all thirty algorithms]({FIGURES}/{CURVES}.png)", ""]
+        parts += [f"![Learning curves by algorithm]({FIGURES}/{CURVES}.png)", ""]
     parts += [f"- {line}" for line in remarks(grid)] + ([""] if remarks(grid) else [])
     return "\n".join(parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -114,6 +115,17 @@ class ColumnScores:
 def measured(scores: np.ndarray) -> Score:
     """Mean, standard deviation of a sample, and number of scores."""
     return Score(float(np.mean(scores)), float(np.std(scores, ddof=1)) if len(scores) > 1 else None, len(scores))
+
+
+def in_spreads(difference: float, *scores: Score) -> float:
+    """A difference in units of the scores' standard deviations together, the root of the sum of their squares.
+
+    Where there is no spread it is 0 for no difference and otherwise infinite.
+    """
+    spread = math.hypot(*(score.std or 0.0 for score in scores))
+    if spread > 0:
+        return difference / spread
+    return 0.0 if abs(difference) < 1e-9 else math.copysign(math.inf, difference)
 
 
 def average(runs: list[np.ndarray]) -> Score:

@@ -16,8 +16,9 @@ import numpy as np
 
 from narkit.experiments import paper
 from narkit.experiments.documents import NOT_RUN
-from narkit.experiments.grid import Grid
+from narkit.experiments.grid import Grid, in_spreads
 from narkit.experiments.paper import Score
+from narkit.experiments.precision import precision_part
 from narkit.experiments.presets import COLUMNS, Column
 from narkit.experiments.provenance import origin, remarks
 from narkit.experiments.records import RunRecord
@@ -47,22 +48,15 @@ class Agreement:
 
     @property
     def in_paper_spreads(self) -> float:
-        return _ratio(self.difference, self.published.std or 0.0)
+        return in_spreads(self.difference, self.published)
 
     @property
     def in_both_spreads(self) -> float:
-        return _ratio(self.difference, math.hypot(self.published.std or 0.0, self.ours.std or 0.0))
+        return in_spreads(self.difference, self.published, self.ours)
 
     @property
     def agrees(self) -> bool:
         return abs(self.in_paper_spreads) <= NEAR
-
-
-def _ratio(difference: float, spread: float) -> float:
-    """The difference in units of a spread; where there is none, 0 for no difference and otherwise infinite."""
-    if spread > 0:
-        return difference / spread
-    return 0.0 if abs(difference) < 1e-9 else math.copysign(math.inf, difference)
 
 
 def agreements(grid: Grid, column: Column) -> dict[str, Agreement]:
@@ -86,6 +80,8 @@ def reproduction_part(grid: Grid) -> str:
         parts += [markdown(rule_averages(grid)), *(f"- {line}" for line in rule_remarks(grid)), ""]
     else:
         parts += [f"All rules: {NOT_RUN}.", ""]
+    if precision := precision_part(grid):
+        parts += ["### Precision", "", *precision, ""]
     parts += ["### Time", ""]
     if grid.systems:
         parts += [markdown(time_table(grid))]

@@ -14,11 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from narkit.training.config import TrainConfig
 
 LAST = "last"
+
+Parameters = Float[np.ndarray, "seed parameter"]
 
 
 def rules(config: TrainConfig) -> list[str]:
@@ -35,13 +37,13 @@ class Selection:
     that the next step needs in one piece.
     """
 
-    parameters: dict[str, Float[np.ndarray, "seed parameter"]]
+    parameters: dict[str, Parameters]
     steps: dict[str, list[int]] = field(default_factory=dict)
     scores: dict[str, list[float]] = field(default_factory=dict)
     losses: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, config: TrainConfig, parameters: Float[Array, "seed parameter"]) -> Selection:
+    def start(cls, config: TrainConfig, parameters: Parameters) -> Selection:
         num_seeds, names = len(config.seeds), rules(config)
         return cls(
             {name: np.array(parameters) for name in names},
@@ -53,19 +55,18 @@ class Selection:
     def update(
         self,
         step: int,
-        parameters: Float[Array, "seed parameter"],
+        parameters: Parameters,
         scores: dict[str, np.ndarray],
         losses: dict[str, np.ndarray],
         alive: np.ndarray,
     ) -> None:
         """Takes the validation after `step` into account; `scores` and `losses` are by validation set, per seed."""
-        values = np.asarray(parameters)
         for name, score in scores.items():
-            self._take(name, self._is_better(name, score, losses[name]) & alive, step, values, score, losses[name])
+            self._take(name, self._is_better(name, score, losses[name]) & alive, step, parameters, score, losses[name])
             first = f"{name}_first"
-            self._take(first, (score > self.scores[first]) & alive, step, values, score, losses[name])
+            self._take(first, (score > self.scores[first]) & alive, step, parameters, score, losses[name])
         name, score = next(iter(scores.items()))
-        self._take(LAST, alive, step, values, score, losses[name])
+        self._take(LAST, alive, step, parameters, score, losses[name])
 
     def _is_better(self, rule: str, score: np.ndarray, loss: np.ndarray) -> np.ndarray:
         best_score, best_loss = np.array(self.scores[rule]), np.array(self.losses[rule])

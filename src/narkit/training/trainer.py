@@ -113,7 +113,7 @@ class Trainer:
         self.feed = Feed(config)
         self.progress = Progress()
         self.state: TrainState = self.programs.initial_state()
-        self.selection = Selection.start(config, self.state.parameters)
+        self.selection = Selection.start(config, np.asarray(self.state.parameters))
         self.latest_loss = np.full(len(config.seeds), np.nan)
         self._seeds = jnp.asarray(config.seeds, jnp.uint32)
         self._threads = threads
@@ -237,7 +237,7 @@ class Trainer:
             results = [evaluation.scores(self.programs, self.state.parameters) for evaluation in sets]
             scores[name] = np.mean([[row.outputs["score"] for row in rows] for rows in results], axis=0)
             losses[name] = np.mean([[row.loss for row in rows] for rows in results], axis=0)
-        self.selection.update(self.progress.step, self.state.parameters, scores, losses, self.alive)
+        self.selection.update(self.progress.step, np.asarray(self.state.parameters), scores, losses, self.alive)
         point = Point(
             self.progress.step,
             train_loss.tolist(),
