@@ -10,25 +10,14 @@ from narkit.kernels.fused import launch
 from narkit.kernels.fused.launch import Kernel
 
 FUSED, PLAIN = "fused", "plain"
+AROUND_PROCESSORS = {"node_linears": FUSED, "pointers": FUSED, "hints_read_again": FUSED}
 PATHS = {
-    "team": {"attention": FUSED, "messages": FUSED, "update": FUSED, "pointers": FUSED, "decoders": PLAIN},
-    "triplet_gmpnn": {"triplets": FUSED, "messages": FUSED, "update": FUSED, "pointers": FUSED, "decoders": PLAIN},
-    "triplet_mpnn": {
-        "triplets": FUSED,
-        "messages": PLAIN,
-        "update": PLAIN,
-        "pointers": FUSED,
-        "decoders": PLAIN,
-    },  # no gate
-    "triplet_gpgn": {
-        "triplets": FUSED,
-        "messages": PLAIN,
-        "update": PLAIN,
-        "pointers": FUSED,
-        "decoders": PLAIN,
-    },  # neighbours only
-    "pgn": {"messages": PLAIN, "update": PLAIN, "pointers": FUSED, "decoders": PLAIN},
-    "memnet": {"processor": PLAIN, "pointers": FUSED, "decoders": PLAIN},
+    "team": {"attention": FUSED, "messages": FUSED, "update": FUSED},
+    "triplet_gmpnn": {"triplets": FUSED, "messages": FUSED, "update": FUSED},
+    "triplet_mpnn": {"triplets": FUSED, "messages": PLAIN, "update": PLAIN},  # no gate
+    "triplet_gpgn": {"triplets": FUSED, "messages": PLAIN, "update": PLAIN},  # neighbours only
+    "pgn": {"messages": PLAIN, "update": PLAIN},
+    "memnet": {"processor": PLAIN},
 }
 
 
@@ -36,15 +25,26 @@ PATHS = {
 def test_paths_with_kernels(processor: str) -> None:
     with launch.use(FUSED):
         paths = report_paths("bfs", processor, 16)
-    assert paths == PATHS[processor]
+    assert paths == PATHS[processor] | AROUND_PROCESSORS
 
 
 @pytest.mark.parametrize("algorithm", ["floyd_warshall", "matrix_chain_order", "optimal_bst"])
 def test_paths_of_edge_pointers(algorithm: str) -> None:
     for processor in ("team", "triplet_gmpnn"):
         with launch.use(FUSED):
-            assert report_paths(algorithm, processor, 7)["edge_pointers"] == FUSED
-            assert set(report_paths(algorithm, processor, 7, hidden_size=64).values()) == {PLAIN}
+            assert set(report_paths(algorithm, processor, 7).values()) == {FUSED}
+            narrow = report_paths(algorithm, processor, 7, hidden_size=64)
+        assert narrow.pop("edge_hints") == FUSED  # these read scalars alone, of any network
+        assert narrow["edge_pointers"] == PLAIN and set(narrow.values()) == {PLAIN}
+
+
+def test_paths_name_what_an_algorithm_has() -> None:
+    with launch.use(FUSED):
+        assert "pointers" not in report_paths("minimum", "team", 7)  # no hint of it points
+        assert "edge_pointers" not in report_paths("bfs", "team", 7)
+    with launch.use(PLAIN):
+        paths = report_paths("floyd_warshall", "team", 7)
+    assert paths["edge_pointers"] == PLAIN and paths["node_linears"] == PLAIN and paths["hints_read_again"] == PLAIN
 
 
 def test_paths_without_kernels() -> None:

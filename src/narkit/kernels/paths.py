@@ -12,11 +12,13 @@ from jax.extend.core import jaxprs_in_params
 
 from narkit.algorithms import ALGORITHMS
 from narkit.kernels.fused.launch import Kernel, Mode
+from narkit.spec import Location
 
 
 def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> dict[str, str]:
     """See `narkit.kernels.report_paths`."""
     from narkit.models.network import Reasoner  # which uses kernels itself
+    from narkit.models.pointer_decoders import points
 
     if num_nodes < 1:
         raise ValueError(f"expected a positive number of nodes, got {num_nodes}")
@@ -35,11 +37,17 @@ def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> 
         parts |= {"messages": "messages.cu" in sources, "update": "update.cu" in sources}
     else:
         parts["processor"] = False
-    if sources & {"pointer.cu", "latent_pointer.cu"}:
-        parts["pointers"] = True
-    if "edge_pointer.cu" in sources:
-        parts["edge_pointers"] = True
-    parts["decoders"] = False
+    parts["node_linears"] = "node_product.cu" in sources
+    spec = ALGORITHMS[algorithm].transformed_spec
+    decoded = {(spec[name].location, points(spec[name])) for name in reasoner.hint_decoders[algorithm].by_probe}
+    if (Location.NODE, True) in decoded:
+        parts["pointers"] = bool(sources & {"pointer.cu", "latent_pointer.cu"})
+    if (Location.EDGE, True) in decoded:
+        parts["edge_pointers"] = "edge_pointer.cu" in sources
+    if (Location.EDGE, False) in decoded:
+        parts["edge_hints"] = "edge_readout.cu" in sources
+    if any(location is not Location.EDGE for location, _ in decoded):
+        parts["hints_read_again"] = "readout.cu" in sources
     return {part: (Mode.FUSED if fused else Mode.PLAIN).value for part, fused in parts.items()}
 
 
