@@ -15,7 +15,8 @@ from narkit.commands import report
 from narkit.experiments import paper
 from narkit.experiments.checks import check_file, record_files
 from narkit.experiments.grid import read_grid
-from narkit.experiments.learning import FREE, learning_part, published
+from narkit.experiments.learning import FREE, learning_part
+from narkit.experiments.presets import published
 from narkit.experiments.rendering import text
 
 ROOT = Path(__file__).parents[2]

@@ -80,7 +80,9 @@ def evaluate(
     size: Annotated[
         int | None, typer.Option(help="Nominal size of the instances.", show_default="64, the official test split")
     ] = None,
-    rule: Annotated[str | None, typer.Option(help="The selection rule to score.", show_default="ood")] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="The selection rule to score.", show_default="that of the paper's column")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="How many instances.", show_default="as many as the official split has")
     ] = None,

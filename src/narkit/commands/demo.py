@@ -12,8 +12,7 @@ from narkit.commands.show import print_run, random_run
 from narkit.commands.training_display import LiveDisplay
 from narkit.commands.training_pictures import save_attention, save_curves
 from narkit.data.splits import load_split
-from narkit.experiments.paper import paper_score
-from narkit.experiments.presets import preset
+from narkit.experiments.presets import preset, published
 from narkit.experiments.records import RunRecord
 from narkit.models.serialization import save
 from narkit.training.config import TrainConfig
@@ -47,11 +46,11 @@ def run_demo(console: Console, folder: Path, config: TrainConfig) -> RunRecord:
     save_attention(record.reasoner(RULE, seed), random_run(*ATTENDED), folder / "attention.png")
     console.print("scoring on the official test split: 32 graphs of 64 nodes")
     score = 100 * _test_score(record)
-    published = paper_score(ALGORITHM, "team")
-    assert published is not None
+    paper = published("team", "ood", ALGORITHM)
+    assert paper is not None
     console.print(
         f"[bold]{ALGORITHM}: {score:.1f} %[/bold] after {record.steps} steps with a width of {config.hidden_size}; the "
-        f"paper's TEAM reaches {published[0]:.1f} ± {published[1]:.1f} % after 10,000 steps with 128",
+        f"paper's TEAM reaches {paper.mean:.1f} ± {paper.std:.1f} % after 10,000 steps with 128",
         highlight=False,
     )
     console.print(f"pictures, record and network: {folder}", highlight=False)

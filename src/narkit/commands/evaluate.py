@@ -15,8 +15,10 @@ from rich.table import Table
 
 from narkit.data.splits import SPLITS, benchmark_set
 from narkit.errors import UnknownNameError
-from narkit.experiments.paper import paper_score
+from narkit.experiments.grid import measured
+from narkit.experiments.presets import main_rule, published
 from narkit.experiments.records import selected_parameters
+from narkit.experiments.rendering import text
 from narkit.files import write_whole
 from narkit.models.serialization import load
 from narkit.spec import ALGORITHMS, Kind
@@ -56,12 +58,6 @@ class Evaluation:
         )
 
 
-def default_rule(config: TrainConfig) -> str:
-    """The rule of the paper where there is one, else that of the first validation set."""
-    names = selection.rules(config)
-    return "ood" if "ood" in names else names[0]
-
-
 def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | None, hints: bool) -> list[Evaluation]:
     """Scores what a rule chose of a run, or the network of a file, on every algorithm that it was trained on."""
     if path.is_file():
@@ -71,7 +67,7 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
     else:
         directory = RunDirectory(path)
         config = directory.config()
-        rule = rule or default_rule(config)
+        rule = rule or main_rule(config)
         if rule not in selection.rules(config):
             raise UnknownNameError("selection rule", rule, selection.rules(config))
         parameters = jnp.asarray(selected_parameters(directory)[rule])
@@ -116,20 +112,22 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
         title=f"{evaluation.algorithm}, {config.processor}: {where}, {which}, micro-F1 in %",
         title_justify="left",
     )
-    for column in ("probe", "mean ± std", "seeds"):
+    for column in ("probe", "mean ± std (seeds)", "each seed"):
         table.add_column(column, justify="left" if column == "probe" else "right")
     outputs = [scores.outputs for scores in evaluation.seeds]
     for name in outputs[0]:
         _add_row(table, "mean of outputs" if name == "score" else f"output {name}", [row[name] for row in outputs])
-    published = paper_score(evaluation.algorithm, config.processor)
-    if published is not None and official:
-        table.add_row("paper", f"{published[0]:.2f} ± {published[1]:.2f}", "5 seeds")
+    paper = published(config.processor, evaluation.rule or main_rule(config), evaluation.algorithm)
+    if paper is not None and official:
+        table.add_row("paper", text(paper), "")
     spec = ALGORITHMS[evaluation.algorithm].transformed_spec
     for name in evaluation.seeds[0].hints:
         values = [scores.hints[name] for scores in evaluation.seeds]
         if spec[name].kind is Kind.SCALAR:
             shown = "  ".join(f"{value:.2g}" for value in values)
-            table.add_row(f"hint {name} (squared error)", f"{np.mean(values):.2g} ± {np.std(values):.2g}", shown)
+            error = measured(np.array(values))
+            spread = "" if error.std is None else f" ± {error.std:.2g}"
+            table.add_row(f"hint {name} (squared error)", f"{error.mean:.2g}{spread} ({error.seeds})", shown)
         else:
             _add_row(table, f"hint {name}", values)
     console.print(table)
@@ -137,7 +135,7 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
 
 def _add_row(table: Table, label: str, values: list[float]) -> None:
     percent = 100 * np.array(values)
-    table.add_row(label, f"{percent.mean():.2f} ± {percent.std():.2f}", "  ".join(f"{value:.1f}" for value in percent))
+    table.add_row(label, text(measured(percent)), "  ".join(f"{value:.1f}" for value in percent))
 
 
 def save_json(evaluations: list[Evaluation], path: Path) -> None:

@@ -13,10 +13,11 @@ from rich.text import Text
 
 from narkit.commands.training_display import seconds
 from narkit.experiments.cells import Cell, State, SweepDirectory
-from narkit.experiments.paper import algorithm_scores
+from narkit.experiments.grid import measured
 from narkit.experiments.plan import Predictor
-from narkit.experiments.presets import COLUMNS, main_rule
+from narkit.experiments.presets import COLUMNS, main_rule, published
 from narkit.experiments.records import RunRecord
+from narkit.experiments.rendering import text
 from narkit.experiments.sweep import SweepObserver
 from narkit.training.trainer import Trainer
 
@@ -166,14 +167,12 @@ def result(record: RunRecord) -> str:
     if not record.test:
         return f"{record.steps} steps, not tested"
     name = config.algorithms[0]
-    columns = {column.rule: column for column in COLUMNS if column.system == config.processor}
+    rules = [column.rule for column in COLUMNS if column.system == config.processor and column.rule in record.rules]
     parts = []
-    for rule in [rule for rule in columns if rule in record.rules] or [main_rule(config)]:
-        scores = record.test_scores(name, rule)
-        published = algorithm_scores(columns[rule].name).get(name) if rule in columns else None
-        beside = "" if published is None else f" (paper {published.mean:.2f})"
-        spread = scores.std(ddof=min(1, len(scores) - 1))  # of a sample, as in the tables
-        parts.append(f"{rule} {scores.mean():.2f} ± {spread:.2f} %{beside}")
+    for rule in rules or [main_rule(config)]:
+        paper = published(config.processor, rule, name)
+        beside = "" if paper is None else f", paper {paper.mean:.2f}"
+        parts.append(f"{rule} {text(measured(record.test_scores(name, rule)))}{beside}")
     if record.diverged:
         parts.append(f"{len(record.diverged)} diverged")
-    return f"test of {len(config.seeds)} seeds, {', '.join(parts)}"
+    return f"test in %: {'; '.join(parts)}"

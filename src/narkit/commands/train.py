@@ -14,9 +14,10 @@ from rich.table import Table
 
 from narkit.commands.training_display import LiveDisplay
 from narkit.errors import InstanceError, UnknownNameError
-from narkit.experiments.paper import paper_score
-from narkit.experiments.presets import preset
+from narkit.experiments.grid import measured
+from narkit.experiments.presets import preset, published
 from narkit.experiments.records import RunRecord
+from narkit.experiments.rendering import text
 from narkit.models.serialization import ModelFileError
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.config import TrainConfig, check_options
@@ -117,21 +118,19 @@ class Both(Observer):
 
 
 def print_record(console: Console, record: RunRecord) -> None:
-    """The test scores of every rule, with their spread and the number of seeds, beside the paper's."""
+    """The test scores of every rule, with their spread and the number of seeds, beside the paper's under that rule."""
     config = record.config
     for algorithm, rules in record.test.items():
-        published = paper_score(algorithm, config.processor)
         title = f"{algorithm}, {config.processor}: official test split, {len(config.seeds)} seeds, micro-F1 in %"
         table = Table(title=title, title_justify="left")
-        for column in ("rule", "mean ± std", "seeds", "chosen at step"):
+        for column in ("rule", "mean ± std (seeds)", "paper", "each seed", "chosen at step"):
             table.add_column(column, justify="left" if column == "rule" else "right")
         for rule in rules:
             scores = record.test_scores(algorithm, rule)
             seeds = "  ".join(f"{score:.1f}" for score in scores)
             steps = "  ".join(map(str, record.selected[rule].steps))
-            table.add_row(rule, f"{scores.mean():.2f} ± {scores.std():.2f}", seeds, steps)
-        if published is not None:
-            table.add_row("paper", f"{published[0]:.2f} ± {published[1]:.2f}", "5 seeds", "")
+            paper = published(config.processor, rule, algorithm)
+            table.add_row(rule, text(measured(scores)), text(paper), seeds, steps)
         console.print(table)
     for d in record.diverged:
         console.print(f"seed {d.seed} diverged at step {d.step} on a batch of {d.algorithm}, size {d.size}")

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from narkit.experiments import paper
 from narkit.experiments.documents import NOT_RUN
 from narkit.experiments.grid import Grid, measured
-from narkit.experiments.paper import Score
-from narkit.experiments.presets import COLUMNS, PRESETS
+from narkit.experiments.presets import PRESETS, published
 from narkit.experiments.provenance import remarks
 from narkit.experiments.records import RunRecord
 from narkit.experiments.rendering import MISSING, Cell, Heading, Number, Row, Table, markdown
@@ -91,17 +90,6 @@ def score_table(grid: Grid, algorithm: str) -> Table:
         Heading("paper", f"paper, {PRESETS['paper']['steps']:,} steps", scores=True),
     ]
     return Table(f"learning_{algorithm}", paper.labels()[algorithm], "System, rule", headings, rows)
-
-
-def published(system: str, rule: str, algorithm: str) -> Score | None:
-    """The paper's score of a system that was selected on a validation set of the same size.
-
-    It does not say which of equal checkpoints it took, so both rules of a set have it. It has none of the end of
-    training, and of TEAM only that with validation at size 32.
-    """
-    validation = rule.removesuffix("_first")
-    columns = [column.name for column in COLUMNS if (column.system, column.rule) == (system, validation)]
-    return paper.algorithm_scores(columns[0]).get(algorithm) if columns else None
 
 
 def validation_table(grid: Grid) -> Table:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from narkit.errors import UnknownNameError
+from narkit.experiments import paper
+from narkit.experiments.paper import Score
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -76,6 +78,17 @@ def main_rule(config: TrainConfig) -> str:
     """The rule that stands for a run where only one can: that of the system's last column, else the first."""
     names = [validation.name for validation in config.validations]
     return next((c.rule for c in reversed(COLUMNS) if c.system == config.processor and c.rule in names), names[0])
+
+
+def published(system: str, rule: str, algorithm: str) -> Score | None:
+    """The paper's score of a system that was selected on a validation set of the same size.
+
+    It does not say which of equal checkpoints it took, so both rules of a set have it. It has none of the end of
+    training, and of TEAM only that with validation at size 32.
+    """
+    validation = rule.removesuffix("_first")
+    columns = [column.name for column in COLUMNS if (column.system, column.rule) == (system, validation)]
+    return paper.algorithm_scores(columns[0]).get(algorithm) if columns else None
 
 
 def preset(name: str, **options: Any) -> TrainConfig:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from importlib import resources
 
 # Which columns of the table of algorithms belong to a processor; the baseline's as cited by the paper.
-COLUMNS = ("team", "triplet_gmpnn")
 
 # The paper's names of categories, in its order, and what `narkit.ALGORITHMS` calls them.
 CATEGORIES = {
@@ -50,12 +49,6 @@ class Summary:
     above_90: int
     above_50: int
     seeds: int | None
-
-
-def paper_score(algorithm: str, processor: str) -> tuple[float, float] | None:
-    """The published test score and its standard deviation over seeds, in percent; None where there is none."""
-    score = algorithm_scores(processor).get(algorithm) if processor in COLUMNS else None
-    return None if score is None or score.std is None else (score.mean, score.std)
 
 
 @functools.cache
