@@ -7,11 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from narkit.cli import app
 from narkit.commands import report
+from narkit.commands.train import print_record
 from narkit.experiments import paper
 from narkit.experiments.checks import check_file, record_files
 from narkit.experiments.grid import read_grid
@@ -156,3 +158,13 @@ def test_commands_parse(line: str) -> None:
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
     command.make_context(line, words)
+
+
+def test_every_rule_stands_beside_the_papers_number_under_it(make_record) -> None:
+    console = Console(record=True, width=200)
+    print_record(console, make_record("dijkstra", "triplet_gmpnn", score=90.0, spread=2.0))
+    lines = [line.split("│") for line in console.export_text().splitlines() if "│" in line]
+    rows = {cells[1].strip(): cells[3].strip() for cells in lines}
+    assert rows["id"] == rows["id_first"] == "96.05 ± 0.60"
+    assert rows["ood"] == rows["ood_first"] == "93.87 ± 1.08 (5)"
+    assert rows["last"] == "–"
