@@ -27,6 +27,7 @@ from jaxtyping import Array, PRNGKeyArray
 import narkit
 from narkit.benchmarking import machine
 from narkit.experiments.presets import preset
+from narkit.files import write_whole
 from narkit.kernels import triplets
 from narkit.kernels.fused import launch
 from narkit.models.features import Bases, Scalars
@@ -34,7 +35,6 @@ from narkit.models.layers import LayerNorm, Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
 from narkit.training.config import BENCHMARK, Validation
-from narkit.training.run_directory import write_whole
 from narkit.training.trainer import Trainer
 
 SLOPE = 0.01

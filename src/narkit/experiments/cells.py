@@ -21,7 +21,7 @@ from narkit.experiments.records import RunRecord
 from narkit.files import write_whole
 from narkit.models.processors import PROCESSORS
 from narkit.training.config import TrainConfig
-from narkit.training.run_directory import CHECKPOINTS, CONFIG, RunDirectory, RunDirectoryError
+from narkit.training.run_directory import CHECKPOINTS, CONFIG, RunDirectory, RunDirectoryError, differing_options
 
 RUNNING = ".running"
 
@@ -185,13 +185,9 @@ class SweepDirectory:
                     continue
             except RunDirectoryError as error:
                 raise SweepError(f"{error}. `narkit records check {self.folder}` sets damaged records aside") from None
-            here, asked = there.to_json(), cell.config.to_json()
-            differing = [
-                f"{name} ({here[name]!r} there, {asked[name]!r} now)" for name in asked if here[name] != asked[name]
-            ]
-            if differing:
+            if differing := differing_options(there, cell.config):
                 raise SweepError(
-                    f"{self.folder} holds {cell.name} with another configuration: {', '.join(differing)}. Give another "
+                    f"{self.folder} holds {cell.name} with another configuration: {differing}. Give another "
                     "folder with --out, or the options that it was made with"
                 )
 

@@ -205,12 +205,11 @@ def follows_preset(record: RunRecord, name: str, free: Collection[str] = ()) -> 
     config = record.config
     if len(config.algorithms) != 1:
         return f"expected one algorithm, got {', '.join(config.algorithms)}"
-    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=config.seeds).to_json()
-    here = config.to_json()
+    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=config.seeds)
     differing = [
-        f"{option} is {here[option]!r}, not {wanted[option]!r}"
-        for option in wanted
-        if option not in free and here[option] != wanted[option]
+        f"{option} is {here!r}, not {there!r}"
+        for option, (here, there) in config.differences(wanted).items()
+        if option not in free
     ]
     if differing:
         return f"expected the options of the preset {name}: {'; '.join(differing)}"

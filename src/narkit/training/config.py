@@ -124,6 +124,11 @@ class TrainConfig:
     def unrolling(self) -> Unrolling:
         return Unrolling(self.teacher_forcing, Reprediction(self.reprediction))
 
+    def differences(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
+        """The options in which another configuration differs: what each is here and there, as JSON has them."""
+        here, there = self.to_json(), other.to_json()
+        return {name: (here[name], there[name]) for name in here if here[name] != there[name]}
+
     def to_json(self) -> dict[str, Any]:
         return {
             name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()

@@ -22,6 +22,12 @@ class RunDirectoryError(ValueError):
     """A folder that cannot be used for the run that was asked for."""
 
 
+def differing_options(there: TrainConfig, now: TrainConfig) -> str:
+    """In words, what differs between the configuration of a run and the one that was asked for; empty if nothing."""
+    differing = there.differences(now)
+    return ", ".join(f"{name} ({here!r} there, {asked!r} now)" for name, (here, asked) in differing.items())
+
+
 class RunDirectory:
     """The files of one run.
 
@@ -66,13 +72,9 @@ class RunDirectory:
         write_whole(self.folder / CONFIG, json.dumps(config.to_json(), indent=2) + "\n")
 
     def _check_same(self, config: TrainConfig) -> None:
-        here, asked = self.config().to_json(), config.to_json()
-        differing = [
-            f"{name} ({here[name]!r} there, {asked[name]!r} now)" for name in asked if here[name] != asked[name]
-        ]
-        if differing:
+        if differing := differing_options(self.config(), config):
             raise RunDirectoryError(
-                f"{self.folder} holds a run with another configuration: {', '.join(differing)}. Give another folder, "
+                f"{self.folder} holds a run with another configuration: {differing}. Give another folder, "
                 "or resume with the configuration that is there"
             )
 
