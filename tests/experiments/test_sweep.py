@@ -96,7 +96,7 @@ def test_cells_come_shortest_first() -> None:
     assert {cell.config.seeds for cell in cells} == {(0, 1, 2, 3, 4)}
 
 
-@pytest.mark.parametrize("name", ["bfs", "naive_string_matcher"])
+@pytest.mark.parametrize("name", ["bfs", "naive_string_matcher", "quickselect"])
 def test_lengths_are_those_measured(name: str) -> None:
     measured = [lengths.measured_steps(name, size) for size in lengths.SIZES]
     assert lengths.PROCESSOR_STEPS[name] == pytest.approx(measured, abs=0.06)
