@@ -1,4 +1,4 @@
-"""What sweeps are predicted to need: processor steps, costs from the benchmark, what finished cells teach."""
+"""What sweeps are predicted to need: processor steps, costs from the benchmark, what finished cells teach, memory."""
 
 import dataclasses
 import json
@@ -6,18 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import narkit
 from narkit.benchmarking import machine
 from narkit.benchmarking import train_record as bench
+from narkit.commands.sweep import print_plan
 from narkit.experiments import lengths
 from narkit.experiments.cells import Cell, SweepDirectory, make_cells
 from narkit.experiments.costs import Measured, measured_costs
+from narkit.experiments.memory import predicted_memory
 from narkit.experiments.plan import DEFAULTS, Predictor, this_device
 from narkit.experiments.records import RunRecord
+from narkit.training.config import Validation
 
 TinyCells = Callable[..., list[Cell]]
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "train.json"
+SMALL = (Validation("ood", 4, 1),)  # needs less memory than training
 pytestmark = pytest.mark.usefixtures("program_cache")
 
 
@@ -204,3 +209,42 @@ def test_records_of_other_code_teach_nothing(
     assert len(predictor.learned) == 1
     predictor.learn(RunRecord.load(directory.record(cells[1])))  # as of a cell that this process ran
     assert len(predictor.learned) == 2
+
+
+# Memory.
+
+
+def test_memory_on_a_gpu_is_near_what_programs_need() -> None:
+    record = bench.Record.from_json(BENCHMARK.read_text())
+    cells = [cell for cell in record.cells if cell.implementation == "narkit"]
+    assert cells
+    for cell in cells:
+        config = paper_cell(cell.algorithm, cell.processor, sizes=(cell.size,), validations=SMALL, test=False).config
+        assert cell.program_bytes is not None
+        assert 0.65 < predicted_memory(config, "gpu") / cell.program_bytes < 1.4, cell.place
+        assert predicted_memory(config, "cpu") < predicted_memory(config, "gpu")
+
+
+def test_triplets_that_nothing_reads_need_no_memory() -> None:
+    def memory(algorithm: str, system: str) -> int:
+        return predicted_memory(paper_cell(algorithm, system, validations=SMALL, test=False).config, "gpu")
+
+    assert memory("minimum", "triplet_gmpnn") < 0.6 * memory("minimum", "team")  # hints of nodes only
+    assert memory("insertion_sort", "triplet_gmpnn") == memory("insertion_sort", "team")
+
+
+def test_the_plan_says_which_memory_is_a_guess(
+    write_benchmark: Callable[..., bench.Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = [paper_cell("bfs", sizes=(4,)), paper_cell("dfs", sizes=(4,))]
+    write_benchmark([bench_cell(4, program_bytes=20_100_000_000)], backend="cpu", cpu=this_device())
+
+    def plan(cells: list[Cell]) -> str:
+        print_plan(Console(width=200), SweepDirectory(tmp_path / "sweep"), cells)
+        return capsys.readouterr().out
+
+    both = plan(cells)
+    assert " 20.1 GB\n" in both and "up to 20.1 GB. Costs: team: benchmarks/train.json. Device: " in both
+    assert both.count("~") == 2 and both.endswith("Memory with ~ is a rough guess.\n")
+    assert "~" not in plan(cells[:1])
+    assert "rough guess" not in plan(cells[:1])

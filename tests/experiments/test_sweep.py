@@ -266,6 +266,7 @@ def test_status_and_plan(whole: Path, tiny_arguments: list[str], tmp_path: Path)
     assert "2 of 2 cells left" in result.output
     assert "4 compilations" in result.output
     assert "Costs: mpnn: those of team: defaults for a CPU, not measured on this machine. Device" in result.output
+    assert result.output.rstrip().endswith("Memory with ~ is a rough guess.")
     assert not (tmp_path / "new").exists()
 
 

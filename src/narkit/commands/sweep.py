@@ -118,16 +118,17 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
         needed = predictor.predict(cell, step)
         phases = (needed.compiling, needed.training, needed.validating, needed.testing, needed.seconds)
         steps = mean_training_steps(cell.config) * (cell.config.steps - step)
-        memory = f"{needed.memory / 1e9:.1f} GB"
+        memory = f"{'' if 'memory' in needed.measured else '~'}{needed.memory / 1e9:.1f} GB"
         say(PLAN.format(cell.name, f"{steps:,.0f}", str(needed.programs), *map(seconds, phases), memory))
         predictions.append(needed)
     total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
     largest = max((needed.memory for needed in predictions), default=0)
     costs = "; ".join(f"{system}: {predictor.source(system)}" for system in dict.fromkeys(c.system for c in left))
     corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
+    guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
     say(
         f"{len(left)} of {len(cells)} cells left: {seconds(total)}, {programs} compilations, up to {largest / 1e9:.1f} "
-        f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}. Memory is a rough guess."
+        f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}.{guess}"
     )
 
 

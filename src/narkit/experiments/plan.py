@@ -15,6 +15,7 @@ from narkit.data.splits import SPLITS
 from narkit.experiments.cells import Cell, SweepDirectory
 from narkit.experiments.costs import BENCHMARK_FILE, Cost, Measured, measured_costs
 from narkit.experiments.lengths import processor_steps, training_sizes
+from narkit.experiments.memory import predicted_memory
 from narkit.experiments.records import RunRecord
 from narkit.training import selection
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
@@ -147,7 +148,7 @@ class Predictor:
             validating=-(-config.steps // config.validate_every) * validation,
             testing=config.test * len(selection.rules(config)) * test,  # rules that agree are scored once
             programs=programs,
-            memory=round(known.get("memory") or predicted_memory(config)),
+            memory=round(known.get("memory") or predicted_memory(config, self.backend)),
             measured=frozenset(known),
         )
 
@@ -164,29 +165,6 @@ class Predictor:
         nodes = ALGORITHMS[name].nodes_of_size(size)
         steps = processor_steps(name, size)
         return 1e-3 * share * cost.milliseconds(steps, nodes, len(config.seeds) * samples, config.hidden_size)
-
-
-def predicted_memory(config: TrainConfig) -> int:
-    """Bytes that training needs on the device: roughly, as the arrays that are known to be large.
-
-    Per processor step the gradient needs about 16 arrays as large as the node features and 4 numbers per edge; on top
-    come a few arrays of edge features, and the parameters with their optimiser and one copy for every rule.
-    """
-    name, seeds, hidden = config.algorithms[0], len(config.seeds), config.hidden_size
-    largest = 0.0
-    for size in training_sizes(config):
-        nodes = ALGORITHMS[name].nodes_of_size(size)
-        kept = processor_steps(name, size) * (16 * nodes * hidden + 4 * nodes**2)
-        at_once = 8 * nodes**2 * hidden
-        largest = max(largest, 4 * seeds * config.batch_size * (kept + at_once))
-    for size, samples in [(v.size, min(v.num_samples, VALIDATION_PART)) for v in config.validations]:
-        nodes = ALGORITHMS[name].nodes_of_size(size)
-        largest = max(largest, 4 * seeds * samples * 4 * nodes**2 * hidden)
-    if config.test:
-        nodes = ALGORITHMS[name].nodes_of_size(SPLITS["test"].size)
-        largest = max(largest, 4 * seeds * TEST_PART * 4 * nodes**2 * hidden)
-    parameters = 23 * hidden**2 + 40 * hidden
-    return round(largest + 4 * seeds * parameters * (4 + len(selection.rules(config))))
 
 
 def this_device() -> str:
