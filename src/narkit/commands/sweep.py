@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 from rich.console import Console
 
+from narkit.commands.choices import mistakes
 from narkit.commands.sweep_display import SweepDisplay, result, state_table
 from narkit.commands.train import parse_settings
 from narkit.commands.training_display import seconds
@@ -41,15 +41,6 @@ def parse_budget(text: str | None) -> float | None:
     if total <= 0:
         raise typer.BadParameter(f"expected more than no time, got {text!r}", param_hint="--budget")
     return total
-
-
-@contextlib.contextmanager
-def mistakes() -> Iterator[None]:
-    """Turns errors about what was asked for into usage errors."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def grid(
