@@ -1,9 +1,8 @@
-"""Sweeps: the grid, what is skipped, resumed and retried, budgets, and predictions."""
+"""Sweeps: the grid, what is skipped, resumed and retried, and budgets."""
 
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import resource
 import shutil
@@ -17,14 +16,10 @@ from typer.testing import CliRunner, Result
 
 import narkit
 import narkit.experiments.sweep as sweep_module
-from narkit.benchmarking import train_record as bench
 from narkit.cli import app
 from narkit.commands.sweep import parse_budget
 from narkit.commands.sweep_display import SweepDisplay
-from narkit.experiments import lengths
 from narkit.experiments.cells import Cell, State, SweepDirectory, SweepError, make_cells
-from narkit.experiments.costs import Measured, measured_costs
-from narkit.experiments.plan import DEFAULTS, Predictor
 from narkit.experiments.records import RunRecord, follows_preset
 from narkit.experiments.sweep import Outcome, SweepObserver, SweepOptions, best_seed, run_sweep
 from narkit.training.interruption import Interruption
@@ -94,13 +89,6 @@ def test_cells_come_shortest_first() -> None:
     assert cells[29].name == "team/jarvis_march"
     assert {cell.config.steps for cell in cells} == {7}
     assert {cell.config.seeds for cell in cells} == {(0, 1, 2, 3, 4)}
-
-
-@pytest.mark.parametrize("name", ["bfs", "naive_string_matcher"])
-def test_lengths_are_those_measured(name: str) -> None:
-    measured = [lengths.measured_steps(name, size) for size in lengths.SIZES]
-    assert lengths.PROCESSOR_STEPS[name] == pytest.approx(measured, abs=0.06)
-    assert set(lengths.PROCESSOR_STEPS) == set(narkit.ALGORITHMS)
 
 
 def test_a_cell_leaves_its_record_and_its_weights(whole: Path) -> None:
@@ -249,52 +237,7 @@ def test_a_claim_excludes_others(tiny_cells: TinyCells, tmp_path: Path) -> None:
     assert directory.state(cell) is State.LEFT
 
 
-# Predictions.
-
-
-def test_predictions_follow_what_was_measured(whole: Path, tiny_cells: TinyCells) -> None:
-    cells = tiny_cells()
-    plain = Predictor(DEFAULTS["cpu"], "defaults", 5.0, "none")
-    informed = Predictor.from_records(SweepDirectory(whole), cells)
-    timings = [record(whole, cell.algorithm).timings for cell in cells]
-    assert len(informed.learned) == 2
-    for phase in ("training", "validating"):
-        low, high = sorted(getattr(t, phase) for t in timings)
-        assert 0.3 * low <= getattr(informed.predict(cells[0]), phase) <= 3 * high
-    half = plain.predict(cells[0], step=6)
-    assert half.training == pytest.approx(plain.predict(cells[0]).training / 2)
-    assert plain.predict(cells[0]).programs == 2
-
-
-def test_costs_come_from_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cell(nodes: int) -> bench.Cell:
-        per_step = 0.5 + 1e-4 * nodes**3
-        return bench.Cell(
-            *("narkit", "team", "bfs", nodes, nodes, 50, 5.0, 5 * per_step, per_step),
-            *(None, None, 0.0, None, [9.0], None, None, {}, "", ""),
-        )
-
-    measured = bench.Record(
-        *("a GPU", "gpu", "a CPU", 128, 32, 5, [4, 7, 16], True, {}, "", "", True),
-        cells=[cell(nodes) for nodes in (4, 7, 16)],
-        compilations=[bench.Compilation("narkit", "team", "bfs", 8, 40.0, 16, [9.0])],
-        evaluations=[bench.Evaluation("team", "bfs", 0.25, 2.0)],
-    )
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "train.json").write_text(json.dumps(dataclasses.asdict(measured)))
-    monkeypatch.chdir(tmp_path)
-    found = measured_costs("a GPU")
-    assert dataclasses.astuple(found.costs["team"]) == pytest.approx((0.5, 1e-4))
-    assert found.seconds_per_program == 5.0
-    assert measured_costs("another GPU") == Measured()
-
-    predictor = Predictor(found.costs, "benchmark", 5.0, "a GPU", found)
-    (bfs,) = make_cells("paper", ["team"], ["bfs"], 5, {"sizes": (4, 16)})
-    prediction = predictor.predict(bfs)
-    assert prediction.training == pytest.approx(10_000 * 5e-3 * (1.0 + 1e-4 * (4**3 + 16**3)) / 2)
-    assert (prediction.compiling, prediction.validating, prediction.testing) == (25.0, 50 * 0.25, 5 * 2.0)
-    other = make_cells("paper", ["team"], ["bfs"], 4, {"sizes": (4, 16)})[0]  # measured with five seeds
-    assert predictor.predict(other).testing != prediction.testing
+# Records.
 
 
 def test_only_the_presets_configuration_follows_it(make_record: Callable[..., RunRecord], whole: Path) -> None:
@@ -322,7 +265,8 @@ def test_status_and_plan(whole: Path, tiny_arguments: list[str], tmp_path: Path)
     assert result.exit_code == 0, result.output
     assert "2 of 2 cells left" in result.output
     assert "4 compilations" in result.output
-    assert "Costs: defaults for a CPU" in result.output
+    assert "Costs: mpnn: those of team: defaults for a CPU, not measured on this machine. Device" in result.output
+    assert result.output.rstrip().endswith("Memory with ~ is a rough guess.")
     assert not (tmp_path / "new").exists()
 
 

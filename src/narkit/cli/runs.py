@@ -10,6 +10,7 @@ import typer
 from narkit.cli.help import examples
 from narkit.commands.choices import (
     comma_separated_algorithms,
+    mistakes,
     plain_errors,
 )
 
@@ -54,13 +55,13 @@ def train(
             raise typer.BadParameter("expected no options of the run; its folder has them", param_hint="--resume")
         from narkit.training.run_directory import RunDirectory
 
-        with command.mistakes():
+        with mistakes():
             config, folder = RunDirectory(resume).config(), resume
     else:
         if algorithm is None:
             raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
         names = comma_separated_algorithms(algorithm)
-        with command.mistakes():
+        with mistakes():
             config = command.configuration(preset, names, given | {"seeds": tuple(range(seeds))}, settings or [])
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
     command.run_training(console, config, folder, tensorboard)

@@ -19,6 +19,15 @@ def plain_errors(hint: str | None = None) -> Iterator[None]:
         raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
+@contextlib.contextmanager
+def mistakes() -> Iterator[None]:
+    """Turns any error about what was asked for into a usage error, such as those that configurations raise."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def known_algorithm(name: str) -> str:
     """The name, if an algorithm has it."""
     import narkit.algorithms  # noqa: F401  registers the algorithms

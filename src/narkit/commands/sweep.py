@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 from rich.console import Console
 
+from narkit.commands.choices import mistakes
 from narkit.commands.sweep_display import SweepDisplay, result, state_table
 from narkit.commands.train import parse_settings
 from narkit.commands.training_display import seconds
@@ -41,15 +41,6 @@ def parse_budget(text: str | None) -> float | None:
     if total <= 0:
         raise typer.BadParameter(f"expected more than no time, got {text!r}", param_hint="--budget")
     return total
-
-
-@contextlib.contextmanager
-def mistakes() -> Iterator[None]:
-    """Turns errors about what was asked for into usage errors."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def grid(
@@ -111,22 +102,24 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
     predictor = Predictor.from_records(directory, cells)
     say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
     say(PLAN.format("cell", "processor steps", "programs", "compile", "train", "validate", "test", "sum", "memory"))
-    total, programs, largest, count = 0.0, 0, 0, 0
-    for cell in cells:
-        if directory.state(cell) is State.FINISHED:
-            continue
+    left = [cell for cell in cells if directory.state(cell) is not State.FINISHED]
+    predictions = []
+    for cell in left:
         step = directory.step(cell)
         needed = predictor.predict(cell, step)
         phases = (needed.compiling, needed.training, needed.validating, needed.testing, needed.seconds)
-        left = mean_training_steps(cell.config) * (cell.config.steps - step)
-        memory = f"{needed.memory / 1e9:.1f} GB"
-        say(PLAN.format(cell.name, f"{left:,.0f}", str(needed.programs), *map(seconds, phases), memory))
-        total, programs = total + needed.seconds, programs + needed.programs
-        largest, count = max(largest, needed.memory), count + 1
-    corrected = f", corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
+        steps = mean_training_steps(cell.config) * (cell.config.steps - step)
+        memory = f"{'' if 'memory' in needed.measured else '~'}{needed.memory / 1e9:.1f} GB"
+        say(PLAN.format(cell.name, f"{steps:,.0f}", str(needed.programs), *map(seconds, phases), memory))
+        predictions.append(needed)
+    total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
+    largest = max((needed.memory for needed in predictions), default=0)
+    costs = "; ".join(f"{system}: {predictor.source(system)}" for system in dict.fromkeys(c.system for c in left))
+    corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
+    guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
     say(
-        f"{count} of {len(cells)} cells left: {seconds(total)}, {programs} compilations, up to {largest / 1e9:.1f} GB. "
-        f"Costs: {predictor.source}{corrected}. Device: {predictor.device}. Memory is a rough guess."
+        f"{len(left)} of {len(cells)} cells left: {seconds(total)}, {programs} compilations, up to {largest / 1e9:.1f} "
+        f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}.{guess}"
     )
 
 

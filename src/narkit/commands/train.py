@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from narkit.commands.choices import mistakes
 from narkit.commands.training_display import LiveDisplay
 from narkit.errors import InstanceError, UnknownNameError
 from narkit.experiments.grid import measured
@@ -48,15 +49,6 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
         except ValueError:
             parsed[name] = value
     return parsed
-
-
-@contextlib.contextmanager
-def mistakes() -> Iterator[None]:
-    """Turns errors about what was asked for into usage errors."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 @contextlib.contextmanager

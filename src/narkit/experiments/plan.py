@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import jax
-import numpy as np
 
 from narkit.algorithms import ALGORITHMS
 from narkit.benchmarking import machine
@@ -15,6 +15,7 @@ from narkit.data.splits import SPLITS
 from narkit.experiments.cells import Cell, SweepDirectory
 from narkit.experiments.costs import BENCHMARK_FILE, Cost, Measured, measured_costs
 from narkit.experiments.lengths import processor_steps, training_sizes
+from narkit.experiments.memory import predicted_memory
 from narkit.experiments.records import RunRecord
 from narkit.training import selection
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
@@ -22,12 +23,13 @@ from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
 
 PHASES = ("training", "validating", "testing")
+DEAREST = "team"  # its costs stand in for those of processors that are not known
 FORWARD = 0.3  # the share of a training step that a prediction costs
 
 
-# Without measurements: an H200 as benchmarks/LOG.md has it before kernels were fused, and two cores of a CPU.
+# Without measurements: what benchmarks/train.json gives for an H200, and two cores of a CPU.
 DEFAULTS: Mapping[str, Mapping[str, Cost]] = {
-    "gpu": {"team": Cost(0.86, 2.6e-4), "triplet_gmpnn": Cost(0.86, 6.3e-5)},
+    "gpu": {"team": Cost(0.10, 4.3e-5, 0.98), "triplet_gmpnn": Cost(0.11, 3.6e-5, 1.06)},
     "cpu": {"team": Cost(20.0, 0.35), "triplet_gmpnn": Cost(20.0, 0.13)},
 }
 SECONDS_PER_PROGRAM = {"gpu": 7.0, "cpu": 5.0}  # several are compiled at a time
@@ -43,6 +45,7 @@ class Prediction:
     testing: float
     programs: int
     memory: int
+    measured: frozenset[str] = frozenset()  # which of the phases and memory were measured, not guessed
 
     @property
     def seconds(self) -> float:
@@ -51,52 +54,68 @@ class Prediction:
 
 @dataclass
 class Predictor:
-    """Predicts cells on this machine. `source` says where the cost of a processor step comes from."""
+    """Predicts cells on a device; `backend` is "gpu" or "cpu"."""
 
     costs: Mapping[str, Cost]
-    source: str
+    backend: str
     seconds_per_program: float
     device: str
     measured: Measured = field(default_factory=Measured)
-    learned: list[tuple[str, dict[str, float]]] = field(default_factory=list)  # system, measured over predicted
+    learned: list[tuple[str, dict[str, float]]] = field(default_factory=list)  # system, measured over guessed
+
+    @classmethod
+    def of_device(cls, device: str, backend: str) -> Predictor:
+        """From `benchmarks/train.json` where it was measured on such a device, else from defaults."""
+        measured = measured_costs(device)
+        per_program = measured.seconds_per_program or SECONDS_PER_PROGRAM[backend]
+        return cls({**DEFAULTS[backend], **measured.costs}, backend, per_program, device, measured)
 
     @classmethod
     def from_records(cls, directory: SweepDirectory, cells: Sequence[Cell]) -> Predictor:
-        """From `benchmarks/train.json` or defaults, corrected by the cells that are finished in a folder."""
-        backend = "cpu" if jax.default_backend() == "cpu" else "gpu"
-        device = this_device()
-        measured = measured_costs(device)
-        costs = {**DEFAULTS[backend], **measured.costs}
-        defaults = f"defaults for a {backend.upper()}, not measured on this machine"
-        per_program = measured.seconds_per_program or SECONDS_PER_PROGRAM[backend]
-        predictor = cls(costs, f"{BENCHMARK_FILE}" if measured.costs else defaults, per_program, device, measured)
-        for cell in cells:
-            path = directory.record(cell)
-            if path.exists():
-                try:
-                    predictor.learn(RunRecord.load(path))
-                except RunDirectoryError:  # `narkit records check` names it
-                    continue
+        """On this machine, corrected by the cells that are finished in a folder, if this very code ran them: others say
+        how long older kernels took."""
+        predictor = cls.of_device(this_device(), "cpu" if jax.default_backend() == "cpu" else "gpu")
+        commit = machine.commit()
+        for path in filter(Path.exists, map(directory.record, cells)):
+            try:
+                record = RunRecord.load(path)
+            except RunDirectoryError:  # `narkit records check` names it
+                continue
+            if record.commit == commit:
+                predictor.learn(record)
         return predictor
 
+    def source(self, system: str) -> str:
+        """Where a system's cost of a processor step comes from."""
+        known = system if system in self.costs else DEAREST
+        defaults = f"defaults for a {self.backend.upper()}, not measured on this machine"
+        found = str(BENCHMARK_FILE) if known in self.measured.costs else defaults
+        return found if known == system else f"those of {known}: {found}"
+
     def learn(self, record: RunRecord) -> None:
-        """Takes into account how long a finished cell took, if it ran on a machine like this."""
+        """Takes into account how long a finished cell took, if it ran on a machine like this: over what was guessed,
+        since what was measured needs no correction."""
         if record.device != self.device or record.steps < record.config.steps:
             return
         timings, plain = record.timings, self._plain(record.config)
-        ratios = {phase: getattr(timings, phase) / getattr(plain, phase) for phase in PHASES if getattr(plain, phase)}
+        guessed = [phase for phase in PHASES if phase not in plain.measured and getattr(plain, phase)]
+        ratios = {phase: getattr(timings, phase) / getattr(plain, phase) for phase in guessed}
         compiling = timings.compiling + timings.compiling_ahead
         if timings.compiled_programs:
             ratios["compiling"] = compiling / timings.compiled_programs / self.seconds_per_program
-        if record.peak_memory is not None and record.measured.get("peak_memory"):
+        if record.peak_memory is not None and record.measured.get("peak_memory") and "memory" not in plain.measured:
             ratios["memory"] = record.peak_memory / plain.memory
-        self.learned.append((record.config.processor, ratios))
+        if ratios:
+            self.learned.append((record.config.processor, ratios))
 
     def predict(self, cell: Cell, step: int = 0) -> Prediction:
         """What is left of a cell that goes on from a step."""
         plain = self._plain(cell.config)
         share = 1 - step / cell.config.steps
-        factor = {phase: self._factor(cell.system, phase) for phase in (*PHASES, "compiling", "memory")}
+        factor = {
+            phase: 1.0 if phase in plain.measured else self._factor(cell.system, phase)
+            for phase in (*PHASES, "compiling", "memory")
+        }
         return Prediction(
             compiling=plain.compiling * factor["compiling"] if step < cell.config.steps else 0.0,
             training=plain.training * factor["training"] * share,
@@ -104,6 +123,7 @@ class Predictor:
             testing=plain.testing * factor["testing"],
             programs=plain.programs,
             memory=round(plain.memory * factor["memory"]),
+            measured=plain.measured,
         )
 
     def _factor(self, system: str, phase: str) -> float:
@@ -116,23 +136,20 @@ class Predictor:
     def _plain(self, config: TrainConfig) -> Prediction:
         """Without what was learned."""
         name, sizes = config.algorithms[0], training_sizes(config)
-        place = (config.processor, name)
-        known = self.measured if self.measured.fits(config) else Measured()
-
-        def step(size: int) -> float:
-            return known.training_steps.get((*place, size)) or self._seconds(config, size, config.batch_size)
-
-        validation = known.validations.get(place) or sum(self._validation(config, each) for each in config.validations)
+        known = self.measured.of(config, sizes)
+        step = known.get("training") or statistics.mean(self._seconds(config, s, config.batch_size) for s in sizes)
+        validation = known.get("validating") or sum(self._validation(config, each) for each in config.validations)
         parts = SPLITS["test"].num_samples * ALGORITHMS[name].multiplier / TEST_PART
-        test = known.tests.get(place) or parts * self._seconds(config, SPLITS["test"].size, TEST_PART, FORWARD)
+        test = known.get("testing") or parts * self._seconds(config, SPLITS["test"].size, TEST_PART, FORWARD)
         programs = len(sizes) + len(config.validations) + config.test
         return Prediction(
             compiling=programs * self.seconds_per_program,
-            training=config.steps * float(np.mean([step(size) for size in sizes])),
+            training=config.steps * step,
             validating=-(-config.steps // config.validate_every) * validation,
             testing=config.test * len(selection.rules(config)) * test,  # rules that agree are scored once
             programs=programs,
-            memory=known.memory.get(place) or predicted_memory(config),
+            memory=round(known.get("memory") or predicted_memory(config, self.backend)),
+            measured=frozenset(known),
         )
 
     def _validation(self, config: TrainConfig, validation: Validation) -> float:
@@ -144,33 +161,10 @@ class Predictor:
     def _seconds(self, config: TrainConfig, size: int, samples: int, share: float = 1.0) -> float:
         """Of one batch with so many samples per seed."""
         name = config.algorithms[0]
-        cost = self.costs.get(config.processor) or self.costs["team"]  # no other processor costs more
+        cost = self.costs.get(config.processor) or self.costs[DEAREST]
         nodes = ALGORITHMS[name].nodes_of_size(size)
-        per_step = share * cost.milliseconds(nodes, len(config.seeds) * samples, config.hidden_size)
-        return 1e-3 * per_step * processor_steps(name, size)
-
-
-def predicted_memory(config: TrainConfig) -> int:
-    """Bytes that training needs on the device: roughly, as the arrays that are known to be large.
-
-    Per processor step the gradient needs about 16 arrays as large as the node features and 4 numbers per edge; on top
-    come a few arrays of edge features, and the parameters with their optimiser and one copy for every rule.
-    """
-    name, seeds, hidden = config.algorithms[0], len(config.seeds), config.hidden_size
-    largest = 0.0
-    for size in training_sizes(config):
-        nodes = ALGORITHMS[name].nodes_of_size(size)
-        kept = processor_steps(name, size) * (16 * nodes * hidden + 4 * nodes**2)
-        at_once = 8 * nodes**2 * hidden
-        largest = max(largest, 4 * seeds * config.batch_size * (kept + at_once))
-    for size, samples in [(v.size, min(v.num_samples, VALIDATION_PART)) for v in config.validations]:
-        nodes = ALGORITHMS[name].nodes_of_size(size)
-        largest = max(largest, 4 * seeds * samples * 4 * nodes**2 * hidden)
-    if config.test:
-        nodes = ALGORITHMS[name].nodes_of_size(SPLITS["test"].size)
-        largest = max(largest, 4 * seeds * TEST_PART * 4 * nodes**2 * hidden)
-    parameters = 23 * hidden**2 + 40 * hidden
-    return round(largest + 4 * seeds * parameters * (4 + len(selection.rules(config))))
+        steps = processor_steps(name, size)
+        return 1e-3 * share * cost.milliseconds(steps, nodes, len(config.seeds) * samples, config.hidden_size)
 
 
 def this_device() -> str:
