@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from narkit import machine
 from narkit.algorithms import ALGORITHMS
-from narkit.benchmarking import machine
 from narkit.benchmarking.programs_of_step import Job, Prepared, compile_together, count_launches, prepare, program_bytes
 from narkit.benchmarking.projection import project
 from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, paths_taken, rows
@@ -63,7 +63,7 @@ class Options:
 
 def new_record(options: Options) -> Record:
     return Record(
-        device=jax.devices()[0].device_kind,
+        device=machine.device_name(),
         backend=jax.default_backend(),
         cpu=machine.cpu_model(),
         hidden_size=options.hidden_size,
@@ -201,7 +201,7 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
         launches=count_launches(job.programs[0]),
         compile_seconds=job.seconds,
         program_bytes=program_bytes(job.programs),
-        peak_bytes=(jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
+        peak_bytes=machine.peak_memory(),
         paths=(
             paths_taken(algorithm, config.processor, job.meal.batch.num_nodes, config.hidden_size)
             if isinstance(subject, NarkitSubject)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
+from narkit import machine
 from narkit.algorithms import ALGORITHMS
-from narkit.benchmarking import machine
 from narkit.data.splits import SPLITS
 from narkit.experiments.cells import Cell, SweepDirectory
 from narkit.experiments.costs import BENCHMARK_FILE, Cost, Measured, measured_costs
