@@ -2,17 +2,22 @@
 
 import json
 import stat
+import sys
 from pathlib import Path
 
+import jax
 import pytest
 from typer.testing import CliRunner, Result
 
 from narkit.benchmarking import projection
 from narkit.benchmarking.subjects import NARKIT
-from narkit.benchmarking.train import as_json
+from narkit.benchmarking.train import as_json, pipelined, warm_up
 from narkit.benchmarking.train_record import Cell, Compilation, Evaluation, Record
 from narkit.cli import app
 from narkit.spec import ALGORITHMS
+from narkit.training.config import TrainConfig
+from narkit.training.feed import Feed, Meal
+from narkit.training.trainer import IN_FLIGHT, TURN
 
 SMALL = ["--algorithm", "bfs", "--processor", "mpnn", "--sizes", "4,5", "--seeds", "2", "--steps", "2"]
 SMALL += ["--hidden-size", "4", "--batch-size", "2", "--threads", "1"]
@@ -97,6 +102,35 @@ def test_a_reference_without_dm_clrs_is_named(tmp_path: Path) -> None:
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     result = bench(*SMALL, "--reference-python", str(script))
     assert result.exit_code == 2 and "exit code 3" in words(result)
+
+
+class TurnsOfThreads:
+    """A training step that only notes how long a turn of Python's threads is while it is taken."""
+
+    implementation = "none"
+
+    def __init__(self, config: TrainConfig):
+        self.config = config
+        self.turns: list[float] = []
+
+    def compile(self, meal: Meal) -> jax.stages.Compiled:
+        return jax.jit(lambda: 0).lower().compile()
+
+    def run(self, meal: Meal, step: int, num_steps: int | None = None) -> jax.Array:
+        self.turns.append(sys.getswitchinterval())
+        return jax.numpy.zeros(1)
+
+    def processor_steps(self, meal: Meal) -> int:
+        return meal.num_steps
+
+
+def test_threads_take_turns_as_often_as_in_training() -> None:
+    subject = TurnsOfThreads(TrainConfig(("bfs",), sizes=(4,), batch_size=2, seeds=(0,)))
+    before = sys.getswitchinterval()
+    run = pipelined(subject, Feed(subject.config), steps=3)
+    assert len(run.processor_steps) == 3 and run.seconds > 0
+    assert subject.turns == pytest.approx([TURN] * (warm_up(3) + 3 + IN_FLIGHT))
+    assert sys.getswitchinterval() == before
 
 
 def full_record() -> Record:

@@ -22,7 +22,8 @@ from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, p
 from narkit.benchmarking.train_record import Cell, Failure, Record
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, Meal
-from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA, is_idle
+from narkit.training.run import default_threads
+from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA, is_idle, short_turns
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "numpy", "numba")
 REPEATS = 5  # of the two runs that tell the loop from what is around it
@@ -225,14 +226,15 @@ class Run:
 
 
 def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
-    """Steps as the trainer takes them: data made ahead on threads, several steps in flight, none waited for at once.
+    """Steps as the trainer takes them: data made ahead on as many threads, which take turns as often, several steps in
+    flight, none waited for at once.
 
     Some more are taken before and after, so that all that is measured happens with a full pipeline.
     """
     warm = warm_up(steps)
     in_flight: deque[jax.Array] = deque()
     ends, processor_steps, waits = [], [], []
-    with feed.ahead(0, LOOK_AHEAD, MAKING_DATA) as meals:
+    with short_turns(), feed.ahead(0, LOOK_AHEAD, min(default_threads(), MAKING_DATA)) as meals:
         for step in range(warm + steps + IN_FLIGHT):
             asked = time.perf_counter()
             meal = next(meals)
