@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from narkit.benchmarking import projection
-from narkit.benchmarking.subjects import NARKIT
+from narkit.benchmarking.subjects import NARKIT, NarkitSubject
 from narkit.benchmarking.train import as_json, pipelined, warm_up
 from narkit.benchmarking.train_record import Cell, Compilation, Evaluation, Record
 from narkit.cli import app
 from narkit.spec import ALGORITHMS
-from narkit.training.config import TrainConfig
+from narkit.training.config import TrainConfig, Validation
 from narkit.training.feed import Feed, Meal
-from narkit.training.trainer import IN_FLIGHT, TURN
+from narkit.training.trainer import IN_FLIGHT, TURN, Trainer
 
 SMALL = ["--algorithm", "bfs", "--processor", "mpnn", "--sizes", "4,5", "--seeds", "2", "--steps", "2"]
 SMALL += ["--hidden-size", "4", "--batch-size", "2", "--threads", "1"]
@@ -131,6 +131,22 @@ def test_threads_take_turns_as_often_as_in_training() -> None:
     assert len(run.processor_steps) == 3 and run.seconds > 0
     assert subject.turns == pytest.approx([TURN] * (warm_up(3) + 3 + IN_FLIGHT))
     assert sys.getswitchinterval() == before
+
+
+def test_validation_and_test_are_the_programs_of_a_run() -> None:
+    validations = (Validation("id", 4, 4), Validation("ood", 5, 4))
+    config = TrainConfig(("bfs",), "mpnn", hidden_size=4, sizes=(4,), batch_size=2, seeds=(0,), validations=validations)
+    subject = NarkitSubject(config)
+    evaluations = projection.Evaluations(subject)
+    for compile_program in evaluations.compile_jobs():
+        compile_program()
+    compiled = set(subject.programs._predictions)
+    found = evaluations.timed()
+    assert found.validation_seconds > 0 and found.test_seconds > 0
+    assert set(subject.programs._predictions) == compiled  # nothing was compiled while the clock ran
+    trainer = Trainer(config)
+    trainer.prepare()
+    assert set(trainer.programs._predictions) == compiled
 
 
 def full_record() -> Record:
