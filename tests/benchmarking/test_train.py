@@ -14,6 +14,8 @@ from narkit.benchmarking.subjects import NARKIT, NarkitSubject
 from narkit.benchmarking.train import as_json, pipelined, warm_up
 from narkit.benchmarking.train_record import Cell, Compilation, Evaluation, Record
 from narkit.cli import app
+from narkit.data.stream import TrainingStream
+from narkit.experiments.lengths import training_sizes
 from narkit.spec import ALGORITHMS
 from narkit.training.config import TrainConfig, Validation
 from narkit.training.feed import Feed, Meal
@@ -157,7 +159,7 @@ def full_record() -> Record:
         compilation_cache=False, versions={}, commit="", date="",
     )  # fmt: skip
     for name, entry in ALGORITHMS.items():
-        for size in [16] if entry.training_size_is_fixed else sizes:
+        for size in entry.training_sizes(sizes):
             record.cells.append(
                 Cell(
                     NARKIT, "team", name, size, size, steps=100, processor_steps=4.0, step_ms=2.0,
@@ -169,6 +171,15 @@ def full_record() -> Record:
         record.compilations.append(Compilation(NARKIT, "team", name, 3, 3.0, 1, [1.0, 1.0, 1.0]))
         record.evaluations.append(Evaluation("team", name, 0.1, 1.0))
     return record
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_sizes_are_those_of_training(name: str) -> None:
+    config = TrainConfig((name,), sizes=(4, 16, 7))
+    sizes = ALGORITHMS[name].training_sizes(config.sizes)
+    assert sizes == training_sizes(config)
+    stream = TrainingStream(name, 0, config.sizes)
+    assert {stream.size(step) for step in range(6)} == set(sizes)
 
 
 def test_the_projection_follows_its_formula() -> None:

@@ -51,8 +51,7 @@ def project(record: Record, processor: str) -> Projection | None:
     missing, without_evaluation, done = [], [], 0
     evaluations = {e.algorithm: e for e in record.evaluations if e.processor == processor}
     for algorithm, entry in sorted(ALGORITHMS.items()):
-        sizes = [max(record.sizes)] if entry.training_size_is_fixed else record.sizes
-        if not record.has(NARKIT, processor, algorithm, sizes):
+        if not record.has(NARKIT, processor, algorithm, entry.training_sizes(record.sizes)):
             missing.append(algorithm)
             continue
         done += 1

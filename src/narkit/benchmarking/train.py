@@ -57,10 +57,6 @@ class Options:
             batch_size=self.batch_size,
         )
 
-    def sizes_of(self, algorithm: str) -> tuple[int, ...]:
-        """The sizes that differ: some algorithms are always trained at the largest."""
-        return (max(self.sizes),) if ALGORITHMS[algorithm].training_size_is_fixed else self.sizes
-
 
 def new_record(options: Options) -> Record:
     return Record(
@@ -104,7 +100,7 @@ def measure(
         for kind, processor, algorithm in group:
             record.forget(kind.implementation, processor, algorithm)
             subject = kind(options.config(processor, algorithm))
-            prepared.append(prepare(subject, options.sizes_of(algorithm), options.evaluation))
+            prepared.append(prepare(subject, ALGORITHMS[algorithm].training_sizes(options.sizes), options.evaluation))
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
         compilations = compile_together(prepared, steps, options.threads, is_over)
         for one, compilation in zip(prepared, compilations, strict=True):
@@ -123,7 +119,7 @@ def _wanted(options: Options, record: Record) -> list[tuple[type[NarkitSubject |
     for processor in options.processors:
         kinds = [NarkitSubject, PlainSubject] if options.plain and processor == "team" else [NarkitSubject]
         for algorithm in options.algorithms:
-            sizes = options.sizes_of(algorithm)
+            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
             wanted += [
                 (kind, processor, algorithm)
                 for kind in kinds
