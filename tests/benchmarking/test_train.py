@@ -9,10 +9,10 @@ import jax
 import pytest
 from typer.testing import CliRunner, Result
 
-from narkit.benchmarking import projection
-from narkit.benchmarking.subjects import NARKIT, NarkitSubject
+from narkit.benchmarking import projection, subjects
+from narkit.benchmarking.subjects import NARKIT, PLAIN, NarkitSubject
 from narkit.benchmarking.train import as_json, pipelined, warm_up
-from narkit.benchmarking.train_record import Cell, Compilation, Evaluation, Record
+from narkit.benchmarking.train_record import Cell, Compilation, Evaluation, Failure, Record
 from narkit.cli import app
 from narkit.data.stream import TrainingStream
 from narkit.experiments.lengths import training_sizes
@@ -96,6 +96,39 @@ def test_a_spent_budget_leaves_a_record(tmp_path: Path) -> None:
 def test_mistakes_are_named(arguments: list[str], problem: str) -> None:
     result = bench(*SMALL, *arguments)
     assert result.exit_code == 2 and problem in words(result)
+
+
+def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    wanted = ["--algorithm", "insertion_sort,bfs", "--processor", "team", "--sizes", "4", "--seeds", "1", "--plain"]
+    result = bench(*SMALL, *wanted, "--out", str(path))
+    assert result.exit_code == 0, result.output
+    record = Record.from_json(path.read_text())
+    measured = [(cell.implementation, cell.algorithm) for cell in record.cells]
+    assert measured == [(NARKIT, "insertion_sort"), (NARKIT, "bfs"), (PLAIN, "bfs")]
+    (failure,) = record.failures
+    assert (failure.implementation, failure.algorithm, failure.size) == (PLAIN, "insertion_sort", None)
+    assert "no permutations" in failure.error and record.complete
+    assert "failed: insertion_sort, team (plain JAX), the network: ValueError: the plain" in words(result)
+
+
+@pytest.mark.parametrize("size, where", [(None, "the network"), (0, "validation and test"), (16, "n = 16")])
+def test_failures_say_what_failed(size: int | None, where: str) -> None:
+    failure = Failure.of(MemoryError("too much\nof it"), NARKIT, "team", "bfs", size)
+    assert failure.where == where and failure.error == "MemoryError: too much"
+
+
+def test_a_missing_transcription_is_not_blamed_on_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "PLAIN_SCRIPT", tmp_path / "plain_team.py")
+    result = bench(*SMALL, "--processor", "team", "--plain", "--out", str(tmp_path / "train.json"))
+    assert result.exit_code == 2 and "comes with the source tree" in words(result)
+    assert "--plain" in words(result) and "--out" not in words(result)
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = bench(*SMALL, "--budget", "0", "--out", str(tmp_path / "file" / "train.json"))
+    assert result.exit_code == 2 and "--out" in words(result)
 
 
 def test_a_reference_without_dm_clrs_is_named(tmp_path: Path) -> None:

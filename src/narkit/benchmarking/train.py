@@ -99,8 +99,12 @@ def measure(
         prepared = []
         for kind, processor, algorithm in group:
             record.forget(kind.implementation, processor, algorithm)
-            subject = kind(options.config(processor, algorithm))
-            prepared.append(prepare(subject, ALGORITHMS[algorithm].training_sizes(options.sizes), options.evaluation))
+            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
+            try:
+                prepared.append(prepare(kind(options.config(processor, algorithm)), sizes, options.evaluation))
+            except Exception as error:  # such as an algorithm that the plain transcription cannot do
+                record.failures.append(Failure.of(error, kind.implementation, processor, algorithm, None))
+                save()
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
         compilations = compile_together(prepared, steps, options.threads, is_over)
         for one, compilation in zip(prepared, compilations, strict=True):
@@ -146,9 +150,7 @@ def _measure_subject(
     name = config.algorithms[0]
 
     def failed(size: int, error: Exception) -> None:
-        lines = str(error).strip().splitlines() or [""]
-        message = f"{type(error).__name__}: {lines[0]}"[:500]
-        record.failures.append(Failure(subject.implementation, config.processor, name, size, message))
+        record.failures.append(Failure.of(error, subject.implementation, config.processor, name, size))
 
     for job in prepared.jobs:
         if is_over():

@@ -44,13 +44,28 @@ class Cell:
 
 @dataclass
 class Failure:
-    """A program that could not be compiled or run."""
+    """A network that could not be built, or a program that could not be compiled or run."""
 
     implementation: str
     processor: str
     algorithm: str
-    size: int
+    size: int | None  # None: the network, so nothing of it was measured; 0: validation and test
     error: str
+
+    @classmethod
+    def of(cls, error: Exception, implementation: str, processor: str, algorithm: str, size: int | None) -> Failure:
+        lines = str(error).strip().splitlines() or [""]
+        return cls(implementation, processor, algorithm, size, f"{type(error).__name__}: {lines[0]}"[:500])
+
+    @property
+    def where(self) -> str:
+        match self.size:
+            case None:
+                return "the network"
+            case 0:
+                return "validation and test"
+            case size:
+                return f"n = {size}"
 
 
 @dataclass

@@ -40,9 +40,9 @@ def print_record(console: Console, record: Record) -> None:
             soft_wrap=True,
         )
     for failure in record.failures:
-        where = f"n = {failure.size}" if failure.size else "validation and test"
         console.print(
-            f"failed: {failure.algorithm}, {failure.processor} ({failure.implementation}), {where}: {failure.error}",
+            f"failed: {failure.algorithm}, {failure.processor} ({failure.implementation}), {failure.where}: "
+            f"{failure.error}",
             style="red",
             highlight=False,
             markup=False,

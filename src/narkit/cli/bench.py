@@ -134,5 +134,4 @@ def bench_train(
     with mistakes():
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
-    with plain_errors("--out"):
-        command.run(command.wide_console(), options, out or Path("benchmarks/train.json"), append, profile)
+    command.run(command.wide_console(), options, out or Path("benchmarks/train.json"), append, profile)

@@ -9,7 +9,9 @@ from rich.console import Console
 
 from narkit.benchmarking import profiling, train, train_reference, train_report
 from narkit.benchmarking.programs_of_step import Prepared
+from narkit.benchmarking.subjects import load_plain_team
 from narkit.benchmarking.train_record import Record
+from narkit.commands.choices import plain_errors
 from narkit.files import write_with_folder
 
 WIDTH = 190  # of the tables where no terminal says otherwise
@@ -26,14 +28,20 @@ class IncompatibleRecord(OSError):
 
 def run(console: Console, options: train.Options, out: Path, append: bool, profile: Path | None) -> Record:
     """Measures, prints and stores; with `profile` also traces each network at its largest size."""
-    record = _start(options, out, append)
+    if options.plain:
+        with plain_errors("--plain"):
+            load_plain_team()
+    with plain_errors("--out"):
+        record = _start(options, out, append)
 
     def save() -> None:
-        write_with_folder(out, train.as_json(record))
+        with plain_errors("--out"):
+            write_with_folder(out, train.as_json(record))
 
     for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
         if profile is not None:
-            _trace(console, prepared, profile)
+            with plain_errors("--profile"):
+                _trace(console, prepared, profile)
     save()
     train_report.print_record(console, record)
     console.print(f"stored: {out}", highlight=False, soft_wrap=True)
