@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from narkit.benchmarking import projection, subjects
-from narkit.benchmarking.subjects import NARKIT, PLAIN, NarkitSubject
+from narkit.benchmarking.subjects import NarkitSubject
 from narkit.benchmarking.train import as_json, pipelined, warm_up
-from narkit.benchmarking.train_record import Cell, Compilation, Evaluation, Failure, Record
+from narkit.benchmarking.train_record import NARKIT, PLAIN, Cell, Compilation, Evaluation, Failure, Record
 from narkit.cli import app
 from narkit.data.stream import TrainingStream
 from narkit.experiments.lengths import training_sizes
@@ -226,6 +226,14 @@ def test_the_projection_follows_its_formula() -> None:
     assert found.total == pytest.approx(count * (20 + 5 + 5 + 3))
     assert found.milliseconds_per_processor_step == pytest.approx(1e3 * 33 / 40_000)
     assert Record.from_json(as_json(record)) == record
+
+
+def test_measuring_the_plain_network_keeps_the_evaluations_of_the_other() -> None:
+    record = full_record()
+    record.forget(PLAIN, "team", "bfs")
+    assert record == full_record()
+    record.forget(NARKIT, "team", "bfs")
+    assert "bfs" not in {entry.algorithm for entry in (*record.cells, *record.compilations, *record.evaluations)}
 
 
 def test_what_the_projection_lacks_is_named() -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import jax
 
 from narkit.algorithms import ALGORITHMS
-from narkit.benchmarking.subjects import NARKIT, NarkitSubject
-from narkit.benchmarking.train_record import Evaluation, Record
+from narkit.benchmarking.subjects import NarkitSubject
+from narkit.benchmarking.train_record import NARKIT, Evaluation, Record
 from narkit.data.splits import load_split
 from narkit.training.evaluation import EvaluationSet, validation_batch
 from narkit.training.selection import rules

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 SCHEMA = 2
+NARKIT, PLAIN = "narkit", "plain JAX"  # the implementations
 
 
 @dataclass
@@ -126,7 +127,8 @@ class Record:
         self.cells = [cell for cell in self.cells if other(cell)]
         self.compilations = [compilation for compilation in self.compilations if other(compilation)]
         self.failures = [failure for failure in self.failures if other(failure)]
-        self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
+        if implementation == NARKIT:  # no other is evaluated
+            self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
 
     @property
     def processors(self) -> list[str]:
