@@ -70,9 +70,54 @@ def test_appending_to_other_measurements_is_refused(stored: Path) -> None:
     result = bench(*SMALL, "--hidden-size", "8", "--out", str(stored), "--append")
     assert result.exit_code == 2 and "hidden_size 4" in words(result)
     other = stored.with_name("other.json")
-    other.write_text("{}")
+    other.write_text(json.dumps(json.loads(stored.read_text()) | {"schema": 1}))
     result = bench(*SMALL, "--out", str(other), "--append")
     assert result.exit_code == 2 and "cannot be continued" in words(result)
+
+
+def test_without_out_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    result = bench(*SMALL, "--budget", "0")
+    assert result.exit_code == 0 and "not stored; --out FILE keeps it" in words(result)
+    assert [path.name for path in tmp_path.rglob("*")] == ["benchmarks"]
+
+
+@pytest.mark.parametrize(
+    "name, value, options, problem",
+    [
+        ("device", "NVIDIA H200", [], "device NVIDIA H200"),
+        ("sizes", [4, 5], ["--sizes", "4"], "sizes [4, 5]; this would be sizes [4]"),
+        ("hidden_size", 4, ["--hidden-size", "8"], "hidden_size 4; this would be hidden_size 8"),
+        ("batch_size", 2, ["--batch-size", "3"], "batch_size 2; this would be batch_size 3"),
+        ("num_seeds", 2, ["--seeds", "1"], "num_seeds 2; this would be num_seeds 1"),
+    ],
+)
+def test_other_measurements_are_not_replaced(
+    name: str, value: object, options: list[str], problem: str, stored: Path
+) -> None:
+    other = stored.with_name(f"{name}.json")
+    other.write_text(json.dumps(json.loads(stored.read_text()) | {name: value}))
+    before = other.read_text()
+    result = bench(*SMALL, *options, "--budget", "0", "--out", str(other))
+    assert result.exit_code == 2 and problem in words(result), result.output
+    assert "give another --out" in words(result) and other.read_text() == before
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "no JSON"])
+def test_a_file_that_is_no_record_is_not_replaced(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(text)
+    result = bench(*SMALL, "--budget", "0", "--out", str(path))
+    assert result.exit_code == 2 and "no record of such measurements" in words(result) and path.read_text() == text
+
+
+def test_the_same_measurements_are_replaced(stored: Path) -> None:
+    path = stored.with_name("again.json")
+    path.write_text(stored.read_text())
+    result = bench(*SMALL, "--budget", "0", "--out", str(path.with_suffix("")))
+    assert result.exit_code == 0, result.output
+    assert Record.from_json(path.read_text()).cells == []
 
 
 def test_a_spent_budget_leaves_a_record(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def circumstances(record: Record) -> list[str]:
         "processor steps and by its training steps; and what one more processor step costs.",
     ]
     if not record.complete:
-        lines.append("Not complete: the budget was spent, or the run was stopped. --append goes on.")
+        lines.append("Not complete: the budget was spent, or the run was stopped. --append goes on with it.")
     return lines
 
 

@@ -21,7 +21,7 @@ app = typer.Typer(
     epilog=examples(
         "narkit bench data",
         "narkit bench data --algorithms bfs,dijkstra --sizes 16",
-        "narkit bench train --algorithm bfs --sizes 16",
+        "narkit bench train --algorithm bfs --processor team --sizes 7 --seeds 1 --steps 5",
     ),
 )
 
@@ -65,10 +65,10 @@ def bench_data(
 @app.command(
     "train",
     epilog=examples(
-        "narkit bench train",
+        "narkit bench train --algorithm bfs --processor team --sizes 7 --seeds 1 --steps 5",
         "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
-        "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --append",
-        "narkit bench train --reference-python oracle/bin/python --steps 30",
+        "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --out all --append",
+        "narkit bench train --reference-python oracle/bin/python --steps 30 --out benchmarks/train_cpu",
     ),
 )
 def bench_train(
@@ -81,7 +81,7 @@ def bench_train(
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where the record goes.", show_default="benchmarks/train.json, or train_cpu.json and .md"),
+        typer.Option(help="Store the record as OUT.json; with --reference-python as OUT.md, too."),
     ] = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
@@ -134,4 +134,4 @@ def bench_train(
     with mistakes():
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
-    command.run(command.wide_console(), options, out or Path("benchmarks/train.json"), append, profile)
+    command.run(command.wide_console(), options, out, append, profile)
