@@ -135,12 +135,38 @@ def test_a_spent_budget_leaves_a_record(tmp_path: Path) -> None:
         (["--algorithm", "bsf"], "bfs"),
         (["--sizes", "4,x"], "whole numbers"),
         (["--sizes", "1"], "size"),
-        (["--reference-python", "no/such/python"], "could not be started"),
+        (["--plain"], "expected team among the processors, got mpnn"),
+        (["--append"], "expected --out with it"),
+        (["--every-algorithm"], "expected --algorithm or this, got both"),
+        (["--no-evaluation"], "expected --every-algorithm with it"),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], problem: str) -> None:
     result = bench(*SMALL, *arguments)
     assert result.exit_code == 2 and problem in words(result)
+
+
+COMPARED = ["--processor", "mpnn", "--steps", "2", "--hidden-size", "4", "--batch-size", "2"]
+
+
+def test_a_reference_that_is_not_there_is_named() -> None:
+    result = bench(*COMPARED, "--reference-python", "no/such/python")
+    assert result.exit_code == 2 and "could not be started" in words(result)
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [
+        ["--algorithm", "dfs"], ["--sizes", "4"], ["--seeds", "5"], ["--plain"], ["--every-algorithm"],
+        ["--no-evaluation"], ["--budget", "3"], ["--append"], ["--profile", "traces"], ["--threads", "1"],
+    ],
+    ids=lambda unused: unused[0],
+)  # fmt: skip
+def test_the_comparison_refuses_what_it_does_not_take(unused: list[str]) -> None:
+    result = bench(*COMPARED, "--reference-python", "no/such/python", *unused)
+    name = unused[0].replace("--no-", "--")
+    assert result.exit_code == 2 and f"expected none of {name} with it" in words(result)
+    assert "without --reference-python" in words(result)
 
 
 def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) -> None:
@@ -180,8 +206,15 @@ def test_a_reference_without_dm_clrs_is_named(tmp_path: Path) -> None:
     script = tmp_path / "python"
     script.write_text("#!/bin/sh\nexit 3\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    result = bench(*SMALL, "--reference-python", str(script))
+    result = bench(*COMPARED, "--reference-python", str(script))
     assert result.exit_code == 2 and "exit code 3" in words(result)
+
+
+def test_the_comparison_does_not_replace_other_measurements(stored: Path) -> None:
+    before = stored.read_text()
+    result = bench(*COMPARED, "--reference-python", "no/such/python", "--out", str(stored))
+    assert result.exit_code == 2 and "no record of such measurements" in words(result)
+    assert stored.read_text() == before
 
 
 class TurnsOfThreads:

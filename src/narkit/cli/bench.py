@@ -11,9 +11,13 @@ from narkit.cli.help import examples
 from narkit.commands.choices import (
     comma_separated_algorithms,
     comma_separated_sizes,
+    given_options,
     one_of,
     plain_errors,
 )
+
+# What `bench train --reference-python` takes; the rest of that comparison is fixed.
+COMPARED = ("reference_python", "processor", "steps", "hidden_size", "batch_size", "out")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -72,6 +76,7 @@ def bench_data(
     ),
 )
 def bench_train(
+    context: typer.Context,
     algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
     processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
     sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
@@ -108,8 +113,9 @@ def bench_train(
     from narkit.commands.train import mistakes
     from narkit.models.processors import PROCESSORS
 
-    names = comma_separated_algorithms(None if every_algorithm else algorithm)
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
+    _refuse_without_effect(given_options(context), processors)
+    names = comma_separated_algorithms(None if every_algorithm else algorithm)
     if reference_python is not None:
         with plain_errors("--reference-python"):
             command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
@@ -135,3 +141,25 @@ def bench_train(
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
     command.run(command.wide_console(), options, out, append, profile)
+
+
+def _refuse_without_effect(given: dict[str, str], processors: list[str]) -> None:
+    """Options that would have no effect beside the others, or without them, are mistakes."""
+    if "reference_python" in given and (unused := [given[name] for name in given if name not in COMPARED]):
+        raise typer.BadParameter(
+            f"expected none of {', '.join(unused)} with it: dm-clrs is compared on bfs at n = 16 with one seed; leave "
+            "them out, or measure without --reference-python",
+            param_hint="--reference-python",
+        )
+    if "every_algorithm" in given and "algorithm" in given:
+        raise typer.BadParameter("expected --algorithm or this, got both", param_hint="--every-algorithm")
+    if "evaluation" in given and "every_algorithm" not in given:
+        raise typer.BadParameter("expected --every-algorithm with it, or neither", param_hint="--evaluation")
+    if "append" in given and "out" not in given:
+        raise typer.BadParameter("expected --out with it, the record to go on with", param_hint="--append")
+    if "plain" in given and "team" not in processors:
+        raise typer.BadParameter(
+            f"expected team among the processors, got {', '.join(processors)}: only TEAM is written out in plain JAX; "
+            "add it to --processor, or leave this out",
+            param_hint="--plain",
+        )
