@@ -1,5 +1,6 @@
 """`narkit bench train`: what it stores, how it goes on, and how it ends where something is wrong."""
 
+import dataclasses
 import json
 import stat
 import sys
@@ -13,6 +14,7 @@ from narkit.benchmarking import projection, subjects
 from narkit.benchmarking.subjects import NarkitSubject
 from narkit.benchmarking.train import as_json, pipelined, warm_up
 from narkit.benchmarking.train_record import NARKIT, PLAIN, Cell, Compilation, Evaluation, Failure, Record
+from narkit.benchmarking.train_report import as_markdown
 from narkit.cli import app
 from narkit.data.stream import TrainingStream
 from narkit.experiments.lengths import training_sizes
@@ -57,6 +59,19 @@ def test_the_record_has_every_size_with_its_times(stored: Path) -> None:
         assert set(cell.paths.values()) <= {"fused", "plain"}
     assert [c.programs for c in record.compilations] == [sum(len(cell.compile_seconds) for cell in record.cells)]
     assert json.loads(stored.read_text())["projections"]["mpnn"]["algorithms"] == 1
+
+
+def test_the_page_is_written_beside_the_record(stored: Path) -> None:
+    page = stored.with_suffix(".md").read_text()
+    assert page == as_markdown(Record.from_json(stored.read_text()))
+    assert "## mpnn (narkit)" in page and page.count("| bfs | 4 |") == 1
+    assert "plain JAX" not in page and "The sum" not in page and "Failures" not in page
+
+
+def test_the_stored_page_is_that_of_the_stored_record() -> None:
+    folder = Path(__file__).parents[2] / "benchmarks"
+    record = Record.from_json((folder / "train.json").read_text())
+    assert (folder / "train.md").read_text() == as_markdown(record), "make it with train_report.as_markdown"
 
 
 def test_appending_measures_only_what_is_missing(stored: Path) -> None:
@@ -282,6 +297,35 @@ def full_record() -> Record:
         record.compilations.append(Compilation(NARKIT, "team", name, 3, 3.0, 1, [1.0, 1.0, 1.0]))
         record.evaluations.append(Evaluation("team", name, 0.1, 1.0))
     return record
+
+
+def test_the_page_compares_with_plain_jax_what_one_run_measured() -> None:
+    record = full_record()
+    slower = {"implementation": PLAIN, "step_ms": 9.0, "processor_step_ms": 1.0}
+    ours = [cell for cell in record.cells if cell.algorithm == "bfs"]
+    record.cells += [dataclasses.replace(cell, **slower) for cell in ours]
+    assert "| team | bfs | 16 | 2.000 | 9.000 | 4.5× | 0.500 | 1.000 | 2.0× |" in as_markdown(record)
+    record.cells[-1].commit = "another"
+    assert "| team | bfs | 4 | 2.000 |" in as_markdown(record)
+    assert "| team | bfs | 16 | 2.000 |" not in as_markdown(record)
+
+
+def test_the_page_has_the_sum_and_what_it_lacks_and_what_failed() -> None:
+    record = full_record()
+    page = as_markdown(record)
+    assert "| team | 30 | 16.5 | 10.0 | 2.5 | 2.5 | 1.5 | 0.825 |" in page and "- team" not in page
+    assert "| bfs | 4 | 3 | 4 | 0 | 4.0 | 0.500 | 0.400 | 0.400 | 2.000 | 0.0 % | 1.0 | 0 |" in page
+    record.forget(NARKIT, "team", "bfs")
+    record.failures.append(Failure.of(MemoryError("too much"), NARKIT, "team", "bfs", 16))
+    page = as_markdown(record)
+    assert "- team: without bfs\n" in page and "- bfs, team (narkit), n = 16: MemoryError: too much\n" in page
+    assert "Not complete" in page
+    for name in sorted(ALGORITHMS)[4:]:
+        record.forget(NARKIT, "team", name)
+    record.evaluations.clear()
+    page = as_markdown(record)
+    assert "- team: only of activity_selector, articulation_points, bellman_ford\n" in page
+    assert " | not timed | not timed | " in page
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))

@@ -84,10 +84,7 @@ def bench_train(
     steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Store the record as OUT.json; with --reference-python as OUT.md, too."),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
     ] = None,

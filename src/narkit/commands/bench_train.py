@@ -42,6 +42,7 @@ def run(console: Console, options: train.Options, out: Path | None, append: bool
         if out is not None:
             with plain_errors("--out"):
                 write_with_folder(out.with_suffix(".json"), train.as_json(record))
+                write_with_folder(out.with_suffix(".md"), train_report.as_markdown(record))
 
     for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
         if profile is not None:
@@ -49,7 +50,7 @@ def run(console: Console, options: train.Options, out: Path | None, append: bool
                 _trace(console, prepared, profile)
     save()
     train_report.print_record(console, record)
-    _tell_where(console, out, ".json")
+    _tell_where(console, out)
     return record
 
 
@@ -79,18 +80,18 @@ def compare(
         with plain_errors("--out"):
             write_with_folder(out.with_suffix(".json"), train_reference.as_json(record))
             write_with_folder(out.with_suffix(".md"), train_reference.as_markdown(record))
-    _tell_where(console, out, ".json", ".md")
+    _tell_where(console, out)
 
 
 def _teller(console: Console) -> Callable[[str], None]:
     return lambda text: console.print(text, style="dim", highlight=False, soft_wrap=True)
 
 
-def _tell_where(console: Console, out: Path | None, *suffixes: str) -> None:
+def _tell_where(console: Console, out: Path | None) -> None:
     if out is None:
-        text = f"not stored; --out FILE keeps it as {' and '.join(f'FILE{suffix}' for suffix in suffixes)}"
+        text = "not stored; --out FILE keeps it as FILE.json and FILE.md"
     else:
-        text = f"stored: {', '.join(str(out.with_suffix(suffix)) for suffix in suffixes)}"
+        text = f"stored: {out.with_suffix('.json')} and {out.with_suffix('.md')}"
     console.print(text, highlight=False, soft_wrap=True)
 
 
