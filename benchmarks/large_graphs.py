@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import narkit
-from narkit.benchmarking import machine
+from narkit import machine
 from narkit.compiler import compiler_options
 from narkit.data.transforms import transform
 from narkit.experiments.presets import preset

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 import narkit
-from narkit.benchmarking import machine
+from narkit import machine
 from narkit.experiments.presets import preset
 from narkit.files import write_whole
 from narkit.kernels import triplets
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         stored = {
             "algorithm": given.algorithm,
-            "device": jax.devices()[0].device_kind,
+            "device": machine.device_name(),
             "commit": machine.commit(),
             "versions": machine.versions("narkit", "jax"),
             "runs": {},

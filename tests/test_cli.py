@@ -160,7 +160,12 @@ def test_export_gives_usual_permissions(tmp_path: Path) -> None:
         (["train", "--algorithm", "bfs", "--steps", "0"], "steps: expected at least 1, got 0"),
         (["train"], "expected a name, or --resume RUN"),
         (["train", "--resume", "no_such_run"], "expected the folder of a run"),
-        (["train", "--resume", "no_such_run", "--steps", "3"], "expected no options of the run"),
+        (["train", "--resume", "no_such_run", "--steps", "3"], "expected no options of the run, got --steps"),
+        (
+            ["train", "--resume", "run", "--seeds", "3", "--preset", "quick"],
+            "the run, got --seeds, --preset: its folder",
+        ),
+        (["train", "--resume", "run", "--preset", "paper", "--set", "a=1"], "the run, got --preset, --set: its folder"),
         (["eval", "no_such_run"], "expected the folder of a run"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

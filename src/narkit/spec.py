@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -151,6 +151,10 @@ class Algorithm:
     @property
     def summary(self) -> str:
         return (inspect.getdoc(self.function) or "").split("\n")[0]
+
+    def training_sizes(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Those of some nominal sizes that training takes: all in turn, or the largest only."""
+        return (max(sizes),) if self.training_size_is_fixed else tuple(sizes)
 
     @functools.cached_property
     def transformed_spec(self) -> Spec:

@@ -1,26 +1,15 @@
-"""The commands in docs/sweeps.md exist, with their options, and what it says of columns and files is so."""
+"""What docs/sweeps.md says of columns and files is so."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from narkit.cli import app
 from narkit.experiments.cells import RUNNING
 from narkit.experiments.checks import SET_ASIDE
 from narkit.experiments.presets import COLUMNS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
-
-
-@pytest.mark.parametrize("line", re.findall(r"^(narkit .*)$", TEXT, re.MULTILINE))
-def test_commands_parse(line: str) -> None:
-    command, words = get_command(app), shlex.split(line, comments=True)[1:]
-    while hasattr(command, "commands"):
-        command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
-    command.make_context(line, words)
 
 
 @pytest.mark.parametrize("system", ["team", "triplet_gmpnn"])

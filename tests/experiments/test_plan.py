@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 import narkit
-from narkit.benchmarking import machine
+from narkit import machine
 from narkit.benchmarking import train_record as bench
 from narkit.commands.sweep import print_plan
 from narkit.experiments import lengths
 from narkit.experiments.cells import Cell, SweepDirectory, make_cells
 from narkit.experiments.costs import Measured, measured_costs
 from narkit.experiments.memory import predicted_memory
-from narkit.experiments.plan import DEFAULTS, Predictor, this_device
+from narkit.experiments.plan import DEFAULTS, Predictor
 from narkit.experiments.records import RunRecord
 from narkit.training.config import Validation
 
@@ -202,7 +202,7 @@ def test_records_of_other_code_teach_nothing(
     monkeypatch.setenv("NARKIT_COMMIT", "abcdef012345")
     directory, cells = SweepDirectory(tmp_path), [paper_cell("bfs"), paper_cell("dfs"), paper_cell("minimum")]
     for cell, commit in zip(cells, (machine.commit(), "0123456789ab", None), strict=True):
-        record = dataclasses.replace(make_record(cell.algorithm), commit=commit, device=this_device())
+        record = dataclasses.replace(make_record(cell.algorithm), commit=commit, device=machine.device_name())
         directory.record(cell).parent.mkdir(exist_ok=True)
         record.save(directory.record(cell))
     predictor = Predictor.from_records(directory, cells)
@@ -237,7 +237,7 @@ def test_the_plan_says_which_memory_is_a_guess(
     write_benchmark: Callable[..., bench.Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = [paper_cell("bfs", sizes=(4,)), paper_cell("dfs", sizes=(4,))]
-    write_benchmark([bench_cell(4, program_bytes=20_100_000_000)], backend="cpu", cpu=this_device())
+    write_benchmark([bench_cell(4, program_bytes=20_100_000_000)], backend="cpu", cpu=machine.device_name())
 
     def plan(cells: list[Cell]) -> str:
         print_plan(Console(width=200), SweepDirectory(tmp_path / "sweep"), cells)

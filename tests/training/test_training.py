@@ -118,7 +118,7 @@ def test_every_network_is_tested_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatc
     assert list(results) == ["id", "id_first", "last"]
     alone = EvaluationSet.of(test, 2, with_hints=True)
     for rule, seeds in results.items():
-        expected = alone.scores(trainer.programs, trainer.selection.parameters[rule])
+        expected = alone.scores(trainer.programs, jnp.asarray(trainer.selection.parameters[rule]))
         assert [scores.outputs for scores in seeds] == [scores.outputs for scores in expected]
         assert [scores.hints for scores in seeds] == [scores.hints for scores in expected]
     assert results["id"][0] is results["last"][0]

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import narkit.algorithms  # registers the algorithms
-from narkit.benchmarking import machine
+from narkit import machine
 from narkit.benchmarking.reference_process import ReferenceProcess
 from narkit.data.execution import sample
 from narkit.spec import ALGORITHMS

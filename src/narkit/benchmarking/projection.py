@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 import jax
 
 from narkit.algorithms import ALGORITHMS
-from narkit.benchmarking.subjects import NARKIT, NarkitSubject
-from narkit.benchmarking.train_record import Evaluation, Record
+from narkit.benchmarking.subjects import NarkitSubject
+from narkit.benchmarking.train_record import NARKIT, Evaluation, Record
 from narkit.data.splits import load_split
 from narkit.training.evaluation import EvaluationSet, validation_batch
 from narkit.training.selection import rules
@@ -50,8 +51,7 @@ def project(record: Record, processor: str) -> Projection | None:
     missing, without_evaluation, done = [], [], 0
     evaluations = {e.algorithm: e for e in record.evaluations if e.processor == processor}
     for algorithm, entry in sorted(ALGORITHMS.items()):
-        sizes = [max(record.sizes)] if entry.training_size_is_fixed else record.sizes
-        if not record.has(NARKIT, processor, algorithm, sizes):
+        if not record.has(NARKIT, processor, algorithm, entry.training_sizes(record.sizes)):
             missing.append(algorithm)
             continue
         done += 1
@@ -99,13 +99,17 @@ class Evaluations:
             EvaluationSet.of(validation_batch(self._name, validation), VALIDATION_PART, keep=True)
             for validation in config.validations
         ]
-        self._test = EvaluationSet.of(load_split(self._name, "test"), TEST_PART)
+        # With hints, as a run scores it: the program that counts them is another one.
+        self._test = EvaluationSet.of(load_split(self._name, "test"), TEST_PART, with_hints=True)
 
     def compile_jobs(self) -> list[Callable[[], object]]:
         """One function per program to be compiled."""
         parameters = jax.eval_shape(lambda: self._subject.state.parameters)
-        parts = [evaluation.kept_parts[0] for evaluation in self._validations] + [next(self._test.parts())]
-        return [lambda part=part: self._subject.programs.compile_prediction(parameters, part) for part in parts]
+        programs = self._subject.programs
+        return [
+            functools.partial(programs.compile_prediction, parameters, next(each.parts()), each.with_hints)
+            for each in (*self._validations, self._test)
+        ]
 
     def timed(self) -> Evaluation:
         """Seconds of one validation and one test; the first run of each program is not counted."""
@@ -117,5 +121,6 @@ class Evaluations:
                 evaluation.scores(programs, parameters)
             return time.perf_counter() - start
 
-        seconds(*self._validations)
+        for each in (*self._validations, self._test):
+            programs.predict(parameters, next(each.parts()), each.with_hints)
         return Evaluation(self._subject.config.processor, self._name, seconds(*self._validations), seconds(self._test))

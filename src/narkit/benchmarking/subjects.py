@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from narkit import kernels
+from narkit.benchmarking.train_record import NARKIT, PLAIN
 from narkit.errors import UnknownNameError
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Meal
 from narkit.training.programs import Programs
 
-NARKIT, PLAIN = "narkit", "plain JAX"
 PLAIN_SCRIPT = Path(__file__).parents[3] / "benchmarks" / "plain_team.py"
 
 

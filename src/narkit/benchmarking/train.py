@@ -14,15 +14,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from narkit import machine
 from narkit.algorithms import ALGORITHMS
-from narkit.benchmarking import machine
 from narkit.benchmarking.programs_of_step import Job, Prepared, compile_together, count_launches, prepare, program_bytes
 from narkit.benchmarking.projection import project
 from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, paths_taken, rows
 from narkit.benchmarking.train_record import Cell, Failure, Record
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, Meal
-from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA, is_idle
+from narkit.training.run import default_threads
+from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA, is_idle, short_turns
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "numpy", "numba")
 REPEATS = 5  # of the two runs that tell the loop from what is around it
@@ -56,14 +57,10 @@ class Options:
             batch_size=self.batch_size,
         )
 
-    def sizes_of(self, algorithm: str) -> tuple[int, ...]:
-        """The sizes that differ: some algorithms are always trained at the largest."""
-        return (max(self.sizes),) if ALGORITHMS[algorithm].training_size_is_fixed else self.sizes
-
 
 def new_record(options: Options) -> Record:
     return Record(
-        device=jax.devices()[0].device_kind,
+        device=machine.device_name(),
         backend=jax.default_backend(),
         cpu=machine.cpu_model(),
         hidden_size=options.hidden_size,
@@ -102,8 +99,12 @@ def measure(
         prepared = []
         for kind, processor, algorithm in group:
             record.forget(kind.implementation, processor, algorithm)
-            subject = kind(options.config(processor, algorithm))
-            prepared.append(prepare(subject, options.sizes_of(algorithm), options.evaluation))
+            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
+            try:
+                prepared.append(prepare(kind(options.config(processor, algorithm)), sizes, options.evaluation))
+            except Exception as error:  # such as an algorithm that the plain transcription cannot do
+                record.failures.append(Failure.of(error, kind.implementation, processor, algorithm, None))
+                save()
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
         compilations = compile_together(prepared, steps, options.threads, is_over)
         for one, compilation in zip(prepared, compilations, strict=True):
@@ -122,7 +123,7 @@ def _wanted(options: Options, record: Record) -> list[tuple[type[NarkitSubject |
     for processor in options.processors:
         kinds = [NarkitSubject, PlainSubject] if options.plain and processor == "team" else [NarkitSubject]
         for algorithm in options.algorithms:
-            sizes = options.sizes_of(algorithm)
+            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
             wanted += [
                 (kind, processor, algorithm)
                 for kind in kinds
@@ -149,9 +150,7 @@ def _measure_subject(
     name = config.algorithms[0]
 
     def failed(size: int, error: Exception) -> None:
-        lines = str(error).strip().splitlines() or [""]
-        message = f"{type(error).__name__}: {lines[0]}"[:500]
-        record.failures.append(Failure(subject.implementation, config.processor, name, size, message))
+        record.failures.append(Failure.of(error, subject.implementation, config.processor, name, size))
 
     for job in prepared.jobs:
         if is_over():
@@ -201,7 +200,7 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
         launches=count_launches(job.programs[0]),
         compile_seconds=job.seconds,
         program_bytes=program_bytes(job.programs),
-        peak_bytes=(jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
+        peak_bytes=machine.peak_memory(),
         paths=(
             paths_taken(algorithm, config.processor, job.meal.batch.num_nodes, config.hidden_size)
             if isinstance(subject, NarkitSubject)
@@ -225,14 +224,15 @@ class Run:
 
 
 def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
-    """Steps as the trainer takes them: data made ahead on threads, several steps in flight, none waited for at once.
+    """Steps as the trainer takes them: data made ahead on as many threads, which take turns as often, several steps in
+    flight, none waited for at once.
 
     Some more are taken before and after, so that all that is measured happens with a full pipeline.
     """
     warm = warm_up(steps)
     in_flight: deque[jax.Array] = deque()
     ends, processor_steps, waits = [], [], []
-    with feed.ahead(0, LOOK_AHEAD, MAKING_DATA) as meals:
+    with short_turns(), feed.ahead(0, LOOK_AHEAD, min(default_threads(), MAKING_DATA)) as meals:
         for step in range(warm + steps + IN_FLIGHT):
             asked = time.perf_counter()
             meal = next(meals)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 SCHEMA = 2
+NARKIT, PLAIN = "narkit", "plain JAX"  # the implementations
 
 
 @dataclass
@@ -44,13 +45,28 @@ class Cell:
 
 @dataclass
 class Failure:
-    """A program that could not be compiled or run."""
+    """A network that could not be built, or a program that could not be compiled or run."""
 
     implementation: str
     processor: str
     algorithm: str
-    size: int
+    size: int | None  # None: the network, so nothing of it was measured; 0: validation and test
     error: str
+
+    @classmethod
+    def of(cls, error: Exception, implementation: str, processor: str, algorithm: str, size: int | None) -> Failure:
+        lines = str(error).strip().splitlines() or [""]
+        return cls(implementation, processor, algorithm, size, f"{type(error).__name__}: {lines[0]}"[:500])
+
+    @property
+    def where(self) -> str:
+        match self.size:
+            case None:
+                return "the network"
+            case 0:
+                return "validation and test"
+            case size:
+                return f"n = {size}"
 
 
 @dataclass
@@ -111,7 +127,8 @@ class Record:
         self.cells = [cell for cell in self.cells if other(cell)]
         self.compilations = [compilation for compilation in self.compilations if other(compilation)]
         self.failures = [failure for failure in self.failures if other(failure)]
-        self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
+        if implementation == NARKIT:  # no other is evaluated
+            self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
 
     @property
     def processors(self) -> list[str]:

@@ -15,7 +15,7 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from narkit.benchmarking import machine
+from narkit import machine
 from narkit.benchmarking.reference_process import ReferenceProcess
 from narkit.benchmarking.subjects import NarkitSubject
 from narkit.benchmarking.train import PACKAGES

@@ -11,9 +11,14 @@ from narkit.cli.help import examples
 from narkit.commands.choices import (
     comma_separated_algorithms,
     comma_separated_sizes,
+    given_options,
+    mistakes,
     one_of,
     plain_errors,
 )
+
+# What `bench train --reference-python` takes; the rest of that comparison is fixed.
+COMPARED = ("reference_python", "processor", "steps", "hidden_size", "batch_size", "out")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,7 +26,7 @@ app = typer.Typer(
     epilog=examples(
         "narkit bench data",
         "narkit bench data --algorithms bfs,dijkstra --sizes 16",
-        "narkit bench train --algorithm bfs --sizes 16",
+        "narkit bench train --algorithm bfs --processor team --sizes 7 --seeds 1 --steps 5",
     ),
 )
 
@@ -65,13 +70,14 @@ def bench_data(
 @app.command(
     "train",
     epilog=examples(
-        "narkit bench train",
+        "narkit bench train --algorithm bfs --processor team --sizes 7 --seeds 1 --steps 5",
         "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
-        "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --append",
-        "narkit bench train --reference-python oracle/bin/python --steps 30",
+        "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --out all --append",
+        "narkit bench train --reference-python oracle/bin/python --steps 30 --out benchmarks/train_cpu",
     ),
 )
 def bench_train(
+    context: typer.Context,
     algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
     processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
     sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
@@ -79,10 +85,7 @@ def bench_train(
     steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where the record goes.", show_default="benchmarks/train.json, or train_cpu.json and .md"),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
     ] = None,
@@ -105,11 +108,11 @@ def bench_train(
 
     from narkit.benchmarking.train import Options
     from narkit.commands import bench_train as command
-    from narkit.commands.train import mistakes
     from narkit.models.processors import PROCESSORS
 
-    names = comma_separated_algorithms(None if every_algorithm else algorithm)
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
+    _refuse_without_effect(given_options(context), processors)
+    names = comma_separated_algorithms(None if every_algorithm else algorithm)
     if reference_python is not None:
         with plain_errors("--reference-python"):
             command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
@@ -134,5 +137,26 @@ def bench_train(
     with mistakes():
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
-    with plain_errors("--out"):
-        command.run(command.wide_console(), options, out or Path("benchmarks/train.json"), append, profile)
+    command.run(command.wide_console(), options, out, append, profile)
+
+
+def _refuse_without_effect(given: dict[str, str], processors: list[str]) -> None:
+    """Options that would have no effect beside the others, or without them, are mistakes."""
+    if "reference_python" in given and (unused := [given[name] for name in given if name not in COMPARED]):
+        raise typer.BadParameter(
+            f"expected none of {', '.join(unused)} with it: dm-clrs is compared on bfs at n = 16 with one seed; leave "
+            "them out, or measure without --reference-python",
+            param_hint="--reference-python",
+        )
+    if "every_algorithm" in given and "algorithm" in given:
+        raise typer.BadParameter("expected --algorithm or this, got both", param_hint="--every-algorithm")
+    if "evaluation" in given and "every_algorithm" not in given:
+        raise typer.BadParameter("expected --every-algorithm with it, or neither", param_hint="--evaluation")
+    if "append" in given and "out" not in given:
+        raise typer.BadParameter("expected --out with it, the record to go on with", param_hint="--append")
+    if "plain" in given and "team" not in processors:
+        raise typer.BadParameter(
+            f"expected team among the processors, got {', '.join(processors)}: only TEAM is written out in plain JAX; "
+            "add it to --processor, or leave this out",
+            param_hint="--plain",
+        )

@@ -10,6 +10,7 @@ import typer
 from narkit.cli.help import examples
 from narkit.commands.choices import (
     comma_separated_algorithms,
+    given_options,
     mistakes,
     plain_errors,
 )
@@ -27,6 +28,7 @@ app = typer.Typer()
     ),
 )
 def train(
+    context: typer.Context,
     algorithm: Annotated[str | None, typer.Option(help="A name, or several with commas between: one network.")] = None,
     processor: Annotated[str | None, typer.Option(help="A name of a processor.", show_default="the preset's")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 1,
@@ -51,8 +53,13 @@ def train(
     console = Console()
     given = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     if resume is not None:
-        if algorithm or out or settings or any(value is not None for value in given.values()):
-            raise typer.BadParameter("expected no options of the run; its folder has them", param_hint="--resume")
+        unused = [option for name, option in given_options(context).items() if name not in ("resume", "tensorboard")]
+        if unused:
+            raise typer.BadParameter(
+                f"expected no options of the run, got {', '.join(unused)}: its folder has them; leave them out, or "
+                "start another run without --resume",
+                param_hint="--resume",
+            )
         from narkit.training.run_directory import RunDirectory
 
         with mistakes():

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from narkit import machine
 from narkit.benchmarking import profiling, train, train_reference, train_report
 from narkit.benchmarking.programs_of_step import Prepared
+from narkit.benchmarking.subjects import load_plain_team
 from narkit.benchmarking.train_record import Record
+from narkit.commands.choices import plain_errors
 from narkit.files import write_with_folder
 
+SETTINGS = ("device", "sizes", "hidden_size", "batch_size", "num_seeds")  # of a record; measurements share them
 WIDTH = 190  # of the tables where no terminal says otherwise
 
 
@@ -21,22 +27,30 @@ def wide_console() -> Console:
 
 
 class IncompatibleRecord(OSError):
-    """A stored record cannot be continued by what was asked for."""
+    """A stored record cannot be continued or replaced by what was asked for."""
 
 
-def run(console: Console, options: train.Options, out: Path, append: bool, profile: Path | None) -> Record:
-    """Measures, prints and stores; with `profile` also traces each network at its largest size."""
-    record = _start(options, out, append)
+def run(console: Console, options: train.Options, out: Path | None, append: bool, profile: Path | None) -> Record:
+    """Measures and prints; with `out` stores, with `profile` traces each network at its largest size, too."""
+    if options.plain:
+        with plain_errors("--plain"):
+            load_plain_team()
+    with plain_errors("--out"):
+        record = _start(options, out, append)
 
     def save() -> None:
-        write_with_folder(out, train.as_json(record))
+        if out is not None:
+            with plain_errors("--out"):
+                write_with_folder(out.with_suffix(".json"), train.as_json(record))
+                write_with_folder(out.with_suffix(".md"), train_report.as_markdown(record))
 
     for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
         if profile is not None:
-            _trace(console, prepared, profile)
+            with plain_errors("--profile"):
+                _trace(console, prepared, profile)
     save()
     train_report.print_record(console, record)
-    console.print(f"stored: {out}", highlight=False, soft_wrap=True)
+    _tell_where(console, out)
     return record
 
 
@@ -54,37 +68,69 @@ def compare(
 
     if jax.default_backend() != "cpu":
         raise OSError("the comparison with dm-clrs is one of CPUs; set JAX_PLATFORMS=cpu")
-    path = out or Path("benchmarks/train_cpu.json")
-    record = train_reference.compare(
-        python, processors, "bfs", 16, hidden_size, batch_size, steps, _teller(Console(stderr=True))
-    )
+    algorithm, size = "bfs", 16
+    if out is not None:
+        settings = {"algorithm": algorithm, "size": size, "hidden_size": hidden_size, "batch_size": batch_size}
+        with plain_errors("--out"):
+            _refuse_other(out.with_suffix(".json"), settings | {"cpu": machine.cpu_model()})
+    tell = _teller(Console(stderr=True))
+    record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, tell)
     train_reference.print_table(console, record)
-    write_with_folder(path.with_suffix(".json"), train_reference.as_json(record))
-    write_with_folder(path.with_suffix(".md"), train_reference.as_markdown(record))
+    if out is not None:
+        with plain_errors("--out"):
+            write_with_folder(out.with_suffix(".json"), train_reference.as_json(record))
+            write_with_folder(out.with_suffix(".md"), train_reference.as_markdown(record))
+    _tell_where(console, out)
 
 
 def _teller(console: Console) -> Callable[[str], None]:
     return lambda text: console.print(text, style="dim", highlight=False, soft_wrap=True)
 
 
-def _start(options: train.Options, out: Path, append: bool) -> Record:
+def _tell_where(console: Console, out: Path | None) -> None:
+    if out is None:
+        text = "not stored; --out FILE keeps it as FILE.json and FILE.md"
+    else:
+        text = f"stored: {out.with_suffix('.json')} and {out.with_suffix('.md')}"
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+def _start(options: train.Options, out: Path | None, append: bool) -> Record:
+    """The record to fill: a new one, or what is stored already."""
     fresh = train.new_record(options)
-    if not append or not out.exists():
+    if out is None:
+        return fresh
+    path = out.with_suffix(".json")
+    _refuse_other(path, {name: getattr(fresh, name) for name in SETTINGS})
+    if not append or not path.exists():
         return fresh
     try:
-        known = Record.from_json(out.read_text())
+        known = Record.from_json(path.read_text())
     except (ValueError, KeyError, TypeError) as error:
-        raise IncompatibleRecord(f"{out} cannot be continued: {error}; leave out --append to replace it") from None
-    for name in ("device", "hidden_size", "batch_size", "num_seeds", "sizes"):
-        theirs, ours = getattr(known, name), getattr(fresh, name)
-        if theirs != ours:
-            raise IncompatibleRecord(
-                f"{out} was measured with {name} {theirs}, this would be {ours}; give another --out, or leave out "
-                "--append to replace it"
-            )
+        raise IncompatibleRecord(f"{path} cannot be continued: {error}; leave out --append to replace it") from None
     known.complete = False
     known.versions, known.commit, known.date = fresh.versions, fresh.commit, fresh.date
     return known
+
+
+def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
+    """Raises if there is a record that was measured otherwise: a laptop must not replace what a GPU measured."""
+    if not path.exists():
+        return
+    try:
+        stored = json.loads(path.read_text())
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict) or not settings.keys() <= stored.keys():
+        raise IncompatibleRecord(f"{path} is no record of such measurements; give another --out, or delete the file")
+    differing = [name for name, value in settings.items() if stored[name] != value]
+    if not differing:
+        return
+    theirs, ours = (", ".join(f"{name} {each.get(name)}" for name in differing) for each in (stored, settings))
+    raise IncompatibleRecord(
+        f"{path} was measured with {theirs}; this would be {ours}; give another --out, measure with the same settings, "
+        "or delete the file"
+    )
 
 
 def _trace(console: Console, prepared: Prepared, folder: Path) -> None:

@@ -28,6 +28,16 @@ def mistakes() -> Iterator[None]:
         raise typer.BadParameter(str(error)) from None
 
 
+def given_options(context: typer.Context) -> dict[str, str]:
+    """The options that were typed, by the name of their parameter; so that none is left without effect silently."""
+    found = {}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            found[parameter.name] = max(parameter.opts, key=len)
+    return found
+
+
 def known_algorithm(name: str) -> str:
     """The name, if an algorithm has it."""
     import narkit.algorithms  # noqa: F401  registers the algorithms

@@ -42,9 +42,8 @@ class TrainingStream:
 
     def size(self, step: int) -> int:
         """The nominal size of a step's batch; the largest for algorithms that are trained at one size only."""
-        if ALGORITHMS[self.algorithm].training_size_is_fixed:
-            return max(self.sizes)
-        return self.sizes[step % len(self.sizes)]
+        sizes = ALGORITHMS[self.algorithm].training_sizes(self.sizes)
+        return sizes[step % len(sizes)]
 
     def batch(self, step: int) -> Batch:
         return sample(self.algorithm, size=self.size(step), batch_size=self.batch_size, seed=self.seed, step=step)

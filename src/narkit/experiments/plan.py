@@ -9,8 +9,8 @@ from pathlib import Path
 
 import jax
 
+from narkit import machine
 from narkit.algorithms import ALGORITHMS
-from narkit.benchmarking import machine
 from narkit.data.splits import SPLITS
 from narkit.experiments.cells import Cell, SweepDirectory
 from narkit.experiments.costs import BENCHMARK_FILE, Cost, Measured, measured_costs
@@ -74,7 +74,7 @@ class Predictor:
     def from_records(cls, directory: SweepDirectory, cells: Sequence[Cell]) -> Predictor:
         """On this machine, corrected by the cells that are finished in a folder, if this very code ran them: others say
         how long older kernels took."""
-        predictor = cls.of_device(this_device(), "cpu" if jax.default_backend() == "cpu" else "gpu")
+        predictor = cls.of_device(machine.device_name(), "cpu" if jax.default_backend() == "cpu" else "gpu")
         commit = machine.commit()
         for path in filter(Path.exists, map(directory.record, cells)):
             try:
@@ -165,9 +165,3 @@ class Predictor:
         nodes = ALGORITHMS[name].nodes_of_size(size)
         steps = processor_steps(name, size)
         return 1e-3 * share * cost.milliseconds(steps, nodes, len(config.seeds) * samples, config.hidden_size)
-
-
-def this_device() -> str:
-    """The device as records name it."""
-    device = jax.devices()[0]
-    return machine.cpu_model() if device.platform == "cpu" else device.device_kind

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jax
 
-from narkit.benchmarking import machine
+from narkit import machine
 from narkit.experiments.records import Chosen, RunRecord
 from narkit.kernels.fused import launch
 from narkit.training import selection
@@ -118,7 +118,7 @@ class _Run:
         trainer.tell(on_point=self._on_point, on_step=observer.step, should_stop=lambda: bool(asked))
         self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
         self.saved_at = time.perf_counter()
-        self.peak_before = peak_memory()
+        self.peak_before = machine.peak_memory()
 
     def complete(self) -> RunRecord:
         try:
@@ -198,9 +198,8 @@ def make_record(
         }
         for part in ("outputs", "hints")
     )
-    peak = peak_memory()
+    peak = machine.peak_memory()
     timings, chosen = trainer.progress.timings, trainer.selection
-    device = jax.devices()[0]
     commit = machine.commit()
     return RunRecord(
         config=trainer.config,
@@ -217,7 +216,7 @@ def make_record(
         compiling_share=timings.compiling / max(timings.total, 1e-9),
         versions=machine.versions(*PACKAGES) | _how_it_ran(),
         commit=None if commit == "unknown" else commit,
-        device=machine.cpu_model() if device.platform == "cpu" else device.device_kind,
+        device=machine.device_name(),
         peak_memory=peak,
         measured={
             "test": bool(outputs),
@@ -228,12 +227,6 @@ def make_record(
         _directory=directory,
         _choices=dict(chosen.parameters),
     )
-
-
-def peak_memory() -> int | None:
-    """The most bytes that were in use on the device since the process began, where the device counts them."""
-    statistics = jax.local_devices()[0].memory_stats()
-    return (statistics or {}).get("peak_bytes_in_use")
 
 
 def keep_compiled_programs() -> None:

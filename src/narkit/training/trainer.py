@@ -197,7 +197,7 @@ class Trainer:
         """Trains to the end."""
         in_flight: deque[jax.Array] = deque()
         timings = self.progress.timings
-        with _short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as meals:
+        with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as meals:
             began = time.perf_counter()
             while not self.finished:
                 if self._should_stop():
@@ -313,7 +313,7 @@ def is_idle(in_flight: deque[Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _short_turns() -> Iterator[None]:
+def short_turns() -> Iterator[None]:
     """Lets Python's threads take turns more often.
 
     A thread that hands steps to the device waits for the interpreter after every call into JAX, as long as a turn of

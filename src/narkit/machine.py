@@ -1,4 +1,4 @@
-"""Where and with what a measurement was made, and how it is kept to one core."""
+"""Where and with what a run or a measurement was made, and how one is kept to one core."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import narkit
 
+PACKAGE = Path(narkit.__file__).parent
 SINGLE_THREADED: dict[str, str] = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
 )
@@ -38,17 +39,32 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def commit() -> str:
-    """The commit of the source tree, with a plus sign if files differ from it.
+def device_name() -> str:
+    """The device as records name it: JAX calls every CPU the same."""
+    import jax  # here: measurements of data do without it
 
-    The variable NARKIT_COMMIT, if set, says it instead: for copies of a tree on another machine. Outside a repository
-    it is `unknown`.
+    device = jax.devices()[0]
+    return cpu_model() if device.platform == "cpu" else device.device_kind
+
+
+def peak_memory() -> int | None:
+    """The most bytes that were in use on the device since the process began, where the device counts them."""
+    import jax
+
+    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+
+
+def commit() -> str:
+    """The commit of the source tree, with a plus sign if any file of the package differs from it.
+
+    The variable NARKIT_COMMIT, if set, says it instead: for copies of a tree on another machine. Where the package is
+    not part of a repository it is `unknown`, also if it was installed into a folder inside of one.
     """
     if told := os.environ.get("NARKIT_COMMIT"):
         return told
-    where = Path(__file__).parent
     try:
-        run = {"cwd": where, "capture_output": True, "text": True, "check": True}
+        run = {"cwd": PACKAGE, "capture_output": True, "text": True, "check": True}
+        subprocess.run(["git", "ls-files", "--error-unmatch", "__init__.py"], **run)
         head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], **run).stdout.strip()
         changed = subprocess.run(["git", "status", "--porcelain", "--", "."], **run).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -1,0 +1,104 @@
+"""Every document: its commands parse, its links lead somewhere, and the files that it names are there."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from narkit.cli import app
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in DOCUMENTS}
+FOLDERS = ("src", "tests", "docs", "benchmarks")  # which source archives have, too
+FILES = [path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+# A word before the command may set a variable: NAME=value narkit ...
+LINE = re.compile(r"^(?: {4})?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(narkit (?!=).*)$", re.MULTILINE)
+INLINE = re.compile(r"`(?:[A-Z_]+=\S+ )*(narkit [^`]+)`")
+
+
+def code_of(text: str) -> str:
+    """What stands between fences, and indented lines."""
+    fenced = "".join(f"{block}\n" for block in text.split("```")[1::2])
+    return fenced + "\n".join(line for line in text.splitlines() if line.startswith("    "))
+
+
+def lines_of_commands() -> list[tuple[str, str]]:
+    return [(name, line) for name, text in TEXTS.items() for line in dict.fromkeys(LINE.findall(code_of(text)))]
+
+
+def commands_in_sentences() -> list[tuple[str, str]]:
+    return [(name, line) for name, text in TEXTS.items() for line in dict.fromkeys(INLINE.findall(text))]
+
+
+def found(words: list[str]) -> tuple[Any, list[str]]:
+    """The command or group of commands that words name, and the words that are left for it."""
+    command: Any = get_command(app)
+    while words and hasattr(command, "commands"):
+        while words[0].startswith("--"):  # an option of the group, with its value
+            assert words[0] in {option for parameter in command.params for option in parameter.opts}, words[0]
+            words = words[2:]
+        assert words[0] in command.commands, f"{words[0]!r} is no command; there are {', '.join(command.commands)}"
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert {"README.md", "docs/adding_an_algorithm.md", "docs/benchmarks.md", "docs/sweeps.md", "docs/training.md"} <= {
+        name for name, _ in lines_of_commands()
+    }
+    assert "docs/architecture.md" in TEXTS and len(commands_in_sentences()) > 10
+
+
+@pytest.mark.parametrize("name, line", lines_of_commands(), ids=lambda part: part)
+def test_commands_parse(name: str, line: str) -> None:
+    command, words = found(shlex.split(line, comments=True)[1:])
+    assert not hasattr(command, "commands"), f"expected one of {', '.join(command.commands)} after it"
+    if "--import" in line:  # its arguments may be names from a module of the user's own
+        check_options(command, words)
+    else:
+        command.make_context(line, words)
+
+
+def check_options(command: Any, words: list[str]) -> None:
+    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert {word for word in words if word.startswith("--")} <= options
+
+
+@pytest.mark.parametrize("name, line", commands_in_sentences(), ids=lambda part: part)
+def test_commands_in_sentences_exist(name: str, line: str) -> None:
+    """They may leave out arguments, or name a group."""
+    check_options(*found(shlex.split(line)[1:]))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", TEXTS[name]):
+        if "://" in target:
+            continue
+        path, _, heading = target.partition("#")
+        file = (ROOT / name).parent / path if path else ROOT / name
+        assert file.exists(), target
+        if heading:
+            assert heading in headings(file.read_text()), target
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a page's headings."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_named_files_exist(name: str) -> None:
+    text = TEXTS[name]
+    users_own = set(re.findall(r"```python\n# (\w+\.py)\n", text))  # examples that begin with their file's name
+    for path in re.findall(r"`([\w./-]+\.(?:py|cu|cuh))`", text):
+        assert path in users_own or any(f"/{file}".endswith(f"/{path}") for file in FILES), path
+    for path in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`", text):
+        assert (ROOT / path).exists(), path
+    for path in re.findall(r"^(?: {4})?\S*python\S* ([\w/]+\.py)\b", text, re.MULTILINE):
+        assert (ROOT / path).exists(), path
