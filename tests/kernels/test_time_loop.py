@@ -11,6 +11,7 @@ import pytest
 from narkit.kernels import deferred_gradients, deferred_products, time_loop
 from narkit.kernels.deferred_gradients import ReversibleStep
 from narkit.kernels.fused.blank import Stack, blank_stacks
+from narkit.kernels.traced_program import sum_of_rows
 
 from .emulation import emulated, needs_compiler
 
@@ -170,3 +171,10 @@ def test_what_leaves_the_loop(problem):
         assert len(backward.ys) == 2  # one is a part of what is kept
         assert len(backward.stacked) == 6  # `hidden` is kept and no further stack, also where a one stands beside it
         assert len(backward.kept) == 2  # the hidden state before the step, and what is wanted of the last one
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 3), (2, 4, 5, 3), (0, 3)])
+def test_sums_of_rows(shape: tuple[int, ...]) -> None:
+    values = jax.random.normal(jax.random.key(0), shape)
+    expected = values.reshape(-1, shape[-1]).sum(0)
+    np.testing.assert_allclose(jax.jit(sum_of_rows)(values), expected, rtol=1e-6, atol=1e-6)

@@ -11,9 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.kernels import reference
+from narkit.kernels.deferred_gradients import SAVED
 from narkit.kernels.fused.triplet_logits import is_fused, triplet_logits
 
 
@@ -26,9 +28,9 @@ def attention_logits(
 ) -> Float[Array, "head node node node"]:
     """Logits of Triplet Edge Attention: `sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, per head.
 
-    The heads split the hidden features: `head * width = hidden`.
+    The heads split the hidden features: `head * width = hidden`. Loops over time keep them for the way back.
     """
-    return _attention(pair_ij, pair_ik, pair_jk, weights, slope)
+    return checkpoint_name(_attention(pair_ij, pair_ik, pair_jk, weights, slope), SAVED)
 
 
 def _attention_logits(pair_ij, pair_ik, pair_jk, weights, slope):
@@ -46,8 +48,8 @@ def _attention_logits(pair_ij, pair_ik, pair_jk, weights, slope):
 def _attention_by_rows(pair_ij, pair_ik, pair_jk, weights, slope):
     def row(pairs):
         pairs_ij, pairs_ik = pairs
-        t = _row_of_triplets(pairs_ij, pairs_ik, pair_jk)
-        return _head_sums(_leaky(t, slope) * weights.reshape(-1), len(weights))
+        t = _leaky(_row_of_triplets(pairs_ij, pairs_ik, pair_jk), slope)
+        return _head_products(t, weights)
 
     return jnp.moveaxis(lax.map(row, (pair_ij, pair_ik)), 0, 1)
 
@@ -67,8 +69,8 @@ def _attention_backward_by_rows(pair_ij, pair_ik, pair_jk, weights, cotangent, s
         d_pair_jk, d_weights = carry
         pairs_ij, pairs_ik, d_logits = inputs
         t = _row_of_triplets(pairs_ij, pairs_ik, pair_jk)
+        d_weights = d_weights + _weight_gradient(d_logits, _leaky(t, slope))
         d_logits = _spread_heads(d_logits, weights.shape[1])
-        d_weights = d_weights + jnp.sum(d_logits * _leaky(t, slope), axis=(0, 1))
         d_t = d_logits * weights.reshape(-1) * jnp.where(t > 0, 1.0, slope)
         return (d_pair_jk + d_t, d_weights), (d_t.sum(1), d_t.sum(0))
 
@@ -96,13 +98,24 @@ def _leaky(t, slope):
     return jnp.where(t > 0, t, slope * t)
 
 
-def _head_sums(values, num_heads):
-    """Sums the features of each head: (j, k, hidden) -> (head, j, k)."""
-    return jnp.moveaxis(values.reshape(*values.shape[:2], num_heads, -1).sum(-1), -1, 0)
+def _head_products(values, weights):
+    """The features of each head times its weights: (j, k, hidden) -> (head, j, k). As products, faster than sums."""
+    if len(weights) == 1:
+        return (values @ weights[0])[None]
+    return jnp.einsum("jkmw,mw->mjk", values.reshape(*values.shape[:2], *weights.shape), weights)
+
+
+def _weight_gradient(d_logits, values):
+    """The gradient of the weights of `_head_products`, flat: (head, j, k), (j, k, hidden) -> (hidden,)."""
+    num_heads = len(d_logits)
+    values = values.reshape(-1, num_heads, values.shape[-1] // num_heads)
+    if num_heads == 1:
+        return d_logits.reshape(-1) @ values[:, 0]
+    return jnp.einsum("ma,amw->mw", d_logits.reshape(num_heads, -1), values).reshape(-1)
 
 
 def _spread_heads(values, width):
-    """The transpose of `_head_sums`: (head, j, k) -> (j, k, hidden)."""
+    """What each head has, for all of its features: (head, j, k) -> (j, k, hidden)."""
     return jnp.repeat(jnp.moveaxis(values, 0, -1), width, axis=-1)
 
 
