@@ -184,6 +184,7 @@ def test_the_comparison_refuses_what_it_does_not_take(unused: list[str]) -> None
     assert "without --reference-python" in words(result)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) -> None:
     path = tmp_path / "train.json"
     wanted = ["--algorithm", "insertion_sort,bfs", "--processor", "team", "--sizes", "4", "--seeds", "1", "--plain"]

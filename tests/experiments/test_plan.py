@@ -150,20 +150,6 @@ def test_defaults_of_a_gpu_are_near_what_was_measured() -> None:
 # What finished cells teach.
 
 
-def test_predictions_follow_what_was_measured(tiny_sweep: Path, tiny_cells: TinyCells) -> None:
-    cells = tiny_cells()
-    plain = Predictor(DEFAULTS["cpu"], "cpu", 5.0, "none")
-    informed = Predictor.from_records(SweepDirectory(tiny_sweep), cells)
-    timings = [RunRecord.load(SweepDirectory(tiny_sweep).record(cell)).timings for cell in cells]
-    assert len(informed.learned) == 2
-    for phase in ("training", "validating"):
-        low, high = sorted(getattr(t, phase) for t in timings)
-        assert 0.3 * low <= getattr(informed.predict(cells[0]), phase) <= 3 * high
-    half = plain.predict(cells[0], step=6)
-    assert half.training == pytest.approx(plain.predict(cells[0]).training / 2)
-    assert plain.predict(cells[0]).programs == 2
-
-
 def test_what_was_measured_is_not_corrected(
     write_benchmark: Callable[..., bench.Record], make_record: Callable[..., RunRecord]
 ) -> None:

@@ -20,6 +20,7 @@ from narkit.cli import app
 from narkit.commands.sweep import parse_budget
 from narkit.commands.sweep_display import SweepDisplay
 from narkit.experiments.cells import Cell, State, SweepDirectory, SweepError, make_cells
+from narkit.experiments.plan import DEFAULTS, Predictor
 from narkit.experiments.records import RunRecord, follows_preset
 from narkit.experiments.sweep import Outcome, SweepObserver, SweepOptions, best_seed, run_sweep
 from narkit.training.interruption import Interruption
@@ -336,3 +337,17 @@ def test_live_table_and_no_weights(tiny_cells: TinyCells, tmp_path: Path) -> Non
         assert expected in printed
     assert [path.name for path in (tmp_path / "mpnn").iterdir()] == ["bfs.json"]
     assert record(tmp_path, "bfs").weights is None
+
+
+def test_predictions_follow_what_was_measured(tiny_sweep: Path, tiny_cells: TinyCells) -> None:
+    cells = tiny_cells()
+    plain = Predictor(DEFAULTS["cpu"], "cpu", 5.0, "none")
+    informed = Predictor.from_records(SweepDirectory(tiny_sweep), cells)
+    timings = [RunRecord.load(SweepDirectory(tiny_sweep).record(cell)).timings for cell in cells]
+    assert len(informed.learned) == 2
+    for phase in ("training", "validating"):
+        low, high = sorted(getattr(t, phase) for t in timings)
+        assert 0.3 * low <= getattr(informed.predict(cells[0]), phase) <= 3 * high
+    half = plain.predict(cells[0], step=6)
+    assert half.training == pytest.approx(plain.predict(cells[0]).training / 2)
+    assert plain.predict(cells[0]).programs == 2

@@ -70,11 +70,23 @@ def test_golden_covers_what_it_should():
         assert covered == set(Kind) - {Kind.SHOULD_BE_PERMUTATION}
 
 
-# Triplet-GMPNN is compared on all algorithms. PGN is a part of it, and MPNN is PGN without the choice of senders: of
-# these some networks are compared by default, the others behind `slow`.
-QUICK = [case for case in CASES if case.startswith("triplet_gmpnn ")] + [
-    *("pgn floyd_warshall", "pgn graham_scan", "mpnn heapsort"),
-]
+# Triplet-GMPNN is compared on all algorithms, behind `slow` on some without a kind of probe that the others lack.
+# PGN is a part of it, and MPNN is PGN without the choice of senders: of these some networks are compared by default.
+ALIKE = (
+    *("bubble_sort", "dag_shortest_paths", "dijkstra", "minimum", "mst_prim", "naive_string_matcher", "quicksort"),
+    *("task_scheduling", "topological_sort", "optimal_bst", "bridges"),
+)
+QUICK = [
+    case for case in CASES if case.startswith("triplet_gmpnn ") and case.removeprefix("triplet_gmpnn ") not in ALIKE
+] + [*("pgn floyd_warshall", "pgn graham_scan", "mpnn heapsort")]
+
+
+def test_quick_cases_have_all_kinds_of_probes():
+    def kinds(names):
+        probes = [probe for name in names for probe in narkit.ALGORITHMS[name].transformed_spec.values()]
+        return {(probe.stage, probe.location, probe.kind) for probe in probes}
+
+    assert kinds(set(narkit.ALGORITHMS) - set(ALIKE)) == kinds(narkit.ALGORITHMS)
 
 
 @pytest.mark.parametrize(
