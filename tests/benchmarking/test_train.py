@@ -262,6 +262,7 @@ def test_threads_take_turns_as_often_as_in_training() -> None:
     assert sys.getswitchinterval() == before
 
 
+@pytest.mark.slow
 def test_validation_and_test_are_the_programs_of_a_run() -> None:
     validations = (Validation("id", 4, 4), Validation("ood", 5, 4))
     config = TrainConfig(("bfs",), "mpnn", hidden_size=4, sizes=(4,), batch_size=2, seeds=(0,), validations=validations)
