@@ -20,7 +20,7 @@ from narkit.training.config import TrainConfig
 
 LAST = "last"
 
-Parameters = Float[np.ndarray, "seed parameter"]
+HostParameters = Float[np.ndarray, "seed parameter"]
 
 
 def rules(config: TrainConfig) -> list[str]:
@@ -37,13 +37,13 @@ class Selection:
     that the next step needs in one piece.
     """
 
-    parameters: dict[str, Parameters]
+    parameters: dict[str, HostParameters]
     steps: dict[str, list[int]] = field(default_factory=dict)
     scores: dict[str, list[float]] = field(default_factory=dict)
     losses: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, config: TrainConfig, parameters: Parameters) -> Selection:
+    def start(cls, config: TrainConfig, parameters: HostParameters) -> Selection:
         num_seeds, names = len(config.seeds), rules(config)
         return cls(
             {name: np.array(parameters) for name in names},
@@ -55,7 +55,7 @@ class Selection:
     def update(
         self,
         step: int,
-        parameters: Parameters,
+        parameters: HostParameters,
         scores: dict[str, np.ndarray],
         losses: dict[str, np.ndarray],
         alive: np.ndarray,
