@@ -76,9 +76,7 @@ def training_sizes(config: TrainConfig) -> tuple[int, ...]:
     """The nominal sizes of one turn through the training data."""
     if config.fixed_training_set:
         return (SPLITS["train"].size,)
-    if ALGORITHMS[config.algorithms[0]].training_size_is_fixed:
-        return (max(config.sizes),)
-    return config.sizes
+    return ALGORITHMS[config.algorithms[0]].training_sizes(config.sizes)
 
 
 def mean_training_steps(config: TrainConfig) -> float:
