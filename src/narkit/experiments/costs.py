@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from narkit.benchmarking.train_record import Cell, Record
+from narkit.benchmarking.train_record import NARKIT, Cell, Record
 from narkit.training.config import TrainConfig
 
 BENCHMARK_FILE = Path("benchmarks", "train.json")
@@ -78,12 +78,12 @@ def measured_costs(device: str) -> Measured:
 
 
 def _read(record: Record) -> Measured:
-    cells = [cell for cell in record.cells if cell.implementation == "narkit"]
+    cells = [cell for cell in record.cells if cell.implementation == NARKIT]
     memory: dict[tuple[str, str], int] = {}
     for cell in cells:
         place = (cell.processor, cell.algorithm)
         memory[place] = max(memory.get(place, 0), cell.program_bytes or 0)
-    per_program = [c.seconds / c.programs for c in record.compilations if c.implementation == "narkit" and c.programs]
+    per_program = [c.seconds / c.programs for c in record.compilations if c.implementation == NARKIT and c.programs]
     return Measured(
         costs=_fitted(cells),
         training_steps={(cell.processor, cell.algorithm, cell.size): 1e-3 * _device_ms(cell) for cell in cells},
