@@ -194,15 +194,18 @@ def test_cells_in_float32_stand_beside_the_grids_own(write_grid, make_record, tm
     folder = write_grid(tmp_path, ["bfs", "dfs"], ["team"])
     assert "### Precision" not in reproduction_part(read_grid(folder))
     full = make_record("bfs", score=90.0, spread=2.0)
-    for name, record in (
-        ("bfs", replace(full, versions=full.versions | {"kernels": "plain", "matmul_precision": "highest"})),
-        ("dfs", make_record("dfs")),  # with kernels
+    how = {"kernels": "plain", "matmul_precision": "highest"}
+    for name, record, versions in (
+        ("bfs", full, how),
+        ("dfs", make_record("dfs"), {}),  # with kernels
+        ("dijkstra", make_record("dijkstra"), how),  # which the grid lacks
     ):
         path = folder / "float32/team" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        record.save(path)
+        replace(record, versions=record.versions | versions).save(path)
     part = reproduction_part(read_grid(folder)).split("### Precision")[1].split("### Time")[0]
     ours = rendering.text(measured(read_grid(folder).scores("team", "ood").runs["bfs"]))
     assert f"| TEAM, BFS, rule ood | {ours} |" in part
-    assert "TEAM, DFS" not in part
-    assert "- Left out: float32/team/dfs.json: not in float32, or not in the grid." in part
+    assert "TEAM, DFS" not in part and "TEAM, Dijkstra" not in part
+    assert "- Left out: float32/team/dfs.json: not trained in float32." in part
+    assert "- Left out: float32/team/dijkstra.json: the grid has no such cell to compare it with." in part

@@ -26,12 +26,12 @@ def precision_part(grid: Grid) -> list[str]:
     if not (grid.folder / FOLDER).is_dir():
         return []
     other = read_grid(grid.folder / FOLDER, grid.preset, empty=True)
-    pairs = {
-        cell: (grid.cells[cell], record)
-        for cell, record in other.cells.items()
-        if cell in grid.cells and is_float32(record)
-    }
-    left_out = [*other.left_out, *(_left_out(cell) for cell in other.cells if cell not in pairs)]
+    pairs, left_out = {}, list(other.left_out)
+    for cell, record in other.cells.items():
+        if reason := _misfit(cell, record, grid):
+            left_out.append(LeftOut("/".join(cell) + ".json", reason))
+        else:
+            pairs[cell] = (grid.cells[cell], record)
     remarks = [f"- Left out: {FOLDER}/{one.path}: {one.reason}." for one in left_out]
     if not pairs:
         return remarks
@@ -43,8 +43,11 @@ def is_float32(record: RunRecord) -> bool:
     return all(record.versions.get(name) == value for name, value in HOW.items())
 
 
-def _left_out(cell: tuple[str, str]) -> LeftOut:
-    return LeftOut("/".join(cell) + ".json", "not in float32, or not in the grid")
+def _misfit(cell: tuple[str, str], record: RunRecord, grid: Grid) -> str | None:
+    """Why a cell of the folder cannot be compared, or None."""
+    if not is_float32(record):
+        return "not trained in float32"
+    return None if cell in grid.cells else "the grid has no such cell to compare it with"
 
 
 def _table(grid: Grid, pairs: dict[tuple[str, str], tuple[RunRecord, RunRecord]]) -> Table:
