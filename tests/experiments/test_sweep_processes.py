@@ -136,6 +136,32 @@ def test_two_sweeps_share_the_work(
     assert files_of(tmp_path) == FILES
 
 
+def test_cells_side_by_side(
+    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+) -> None:
+    printed = finish([*tiny_arguments, "--processes", "2"], tmp_path, program_cache)
+    assert "all cells are finished" in printed
+    assert results(tmp_path) == whole
+    assert files_of(tmp_path) == FILES
+
+
+def test_a_signal_saves_cells_side_by_side(
+    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+) -> None:
+    longer = [*tiny_arguments, "--set", "steps=100000", "--processes", "2"]
+    with start(longer, tmp_path, program_cache) as process:
+        assert process.stdout is not None
+        training = 0
+        while training < 2:
+            training += process.stdout.readline().endswith(" training\n")
+        process.terminate()
+        printed = process.stdout.read()
+    assert process.returncode == 128 + signal.SIGTERM, printed
+    assert "mpnn/bfs stopped at step" in printed
+    assert "mpnn/minimum stopped at step" in printed
+    assert "2 interrupted; stopped by a signal, everything is saved: the same command goes on" in printed
+
+
 def test_a_full_disk_ends_the_sweep_and_loses_nothing(
     whole: dict[str, dict],
     tiny_arguments: list[str],

@@ -28,6 +28,7 @@ app.add_typer(records_app, name="records")
     epilog=examples(
         "narkit sweep --preset paper --systems team,triplet_gmpnn --seeds 5 --out results/paper --plan",
         "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --budget 9m --whole-cells",
+        "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --processes 3",
         "narkit sweep --preset quick --systems team,mpnn --algorithms bfs,minimum --seeds 2 --out results/quick",
         "narkit sweep --preset paper --out results/paper --status",
     ),
@@ -64,6 +65,9 @@ def sweep(
         int | None, typer.Option(min=1, help="That make data and compile.", show_default="one per core, at most 8")
     ] = None,
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Cells at a time, each in a process of its own, the longest first.")
+    ] = 1,
 ) -> None:
     """Train a grid, systems times algorithms, to one record each. Run again, it goes on where it stopped."""
     began = time.monotonic()
@@ -74,6 +78,10 @@ def sweep(
         raise typer.BadParameter("expected --budget TIME with it", param_hint="--whole-cells")
     if plan and status:
         raise typer.BadParameter("expected --plan or --status, got both", param_hint="--plan")
+    if processes > 1 and compile_ahead is not None:
+        raise typer.BadParameter(
+            "has no effect beside --processes: others train while a cell is compiled", param_hint="--compile-ahead"
+        )
 
     from rich.console import Console
 
@@ -93,6 +101,8 @@ def sweep(
         if seconds is not None:  # what loading JAX has taken counts
             seconds = max(0.0, seconds - (time.monotonic() - began))
         options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
+        if processes > 1:
+            command.run_side_by_side(console, directory, cells, processes, preset, options)
         command.run(console, directory, cells, preset, options)
 
 

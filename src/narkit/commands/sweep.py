@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from narkit.commands.choices import mistakes
-from narkit.commands.sweep_display import SweepDisplay, result, state_table
+from narkit.commands.sweep_display import SweepDisplay, result, stamped, state_table
 from narkit.commands.train import parse_settings
 from narkit.commands.training_display import seconds
 from narkit.experiments.cells import Cell, State, SweepDirectory, SweepError, make_cells
@@ -136,10 +136,26 @@ def run(
     except (CheckpointError, RunDirectoryError, OSError) as error:
         display.say(f"Error: {error}", "red")
         _leave(1)
-    _leave(_summary(display, directory, cells, outcome))
+    _leave(_summary(display.say, directory, cells, outcome))
 
 
-def _summary(display: SweepDisplay, directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:
+def run_side_by_side(
+    console: Console,
+    directory: SweepDirectory,
+    cells: Sequence[Cell],
+    processes: int,
+    preset: str,
+    options: SweepOptions,
+) -> NoReturn:
+    """As `run`, with so many cells at a time, each in a process of its own."""
+    from narkit.experiments import side_by_side
+
+    say = functools.partial(stamped, console)
+    outcome = side_by_side.run_side_by_side(cells, directory, processes, preset=preset, options=options, tell=say)
+    raise typer.Exit(_summary(say, directory, cells, outcome))
+
+
+def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:
     """Says how the sweep ended and returns the exit code."""
     states = [directory.state(cell) for cell in cells]
     counts = ", ".join(f"{states.count(state)} {state.value}" for state in State if state in states)
@@ -150,15 +166,17 @@ def _summary(display: SweepDisplay, directory: SweepDirectory, cells: Sequence[C
         ending += "; the budget is spent, everything is saved: the same command goes on"
     elif outcome.not_started:
         ending += "; nothing that is left fits into the budget"
-    display.say(f"{directory.folder}: {ending}")
+    elif outcome.device_lost:
+        ending += "; the device does not answer this process any more, so nothing else was tried"
+    say(f"{directory.folder}: {ending}")
     failed = [cell for cell, state in zip(cells, states, strict=True) if state is State.FAILED]
     for cell in failed:
-        display.say(f"failed: {cell.name}: {(directory.failure(cell) or '').splitlines()[-1]}", "red")
+        say(f"failed: {cell.name}: {(directory.failure(cell) or '').splitlines()[-1]}", "red")
     if failed:
-        display.say("--retry-failed runs them again")
+        say("--retry-failed runs them again")
     if outcome.signal_number is not None:
         return 128 + outcome.signal_number
-    return 1 if failed else 0
+    return 1 if failed or outcome.no_cell_to_blame else 0
 
 
 def _leave(code: int) -> NoReturn:

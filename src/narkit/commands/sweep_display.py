@@ -53,9 +53,7 @@ class SweepDisplay(SweepObserver):
             self._live.stop()
 
     def say(self, text: str, style: str | None = None) -> None:
-        stamp = "" if self._is_live else time.strftime("%H:%M:%S ")
-        self.console.print(f"{stamp}{text}", soft_wrap=True, highlight=False, markup=False, style=style)
-        self.console.file.flush()
+        stamped(self.console, text, style)
 
     # What happens to cells.
 
@@ -148,6 +146,13 @@ class SweepDisplay(SweepObserver):
             lines.append(Text(f"{self._cell.name}  {self._state()}"))
         lines.append(Text(f"time left about {seconds(max(0.0, self._left - elapsed))}"))
         return Group(*lines)
+
+
+def stamped(console: Console, text: str, style: str | None = None) -> None:
+    """Prints a line at once, with the time where no terminal shows it."""
+    stamp = "" if console.is_terminal else time.strftime("%H:%M:%S ")
+    console.print(f"{stamp}{text}", soft_wrap=True, highlight=False, markup=False, style=style)
+    console.file.flush()
 
 
 def state_table(counts: dict[str, dict[State, int]]) -> Table:

@@ -18,7 +18,7 @@ from narkit.errors import UnknownNameError
 from narkit.experiments.lengths import mean_training_steps
 from narkit.experiments.presets import preset
 from narkit.experiments.records import RunRecord
-from narkit.files import write_whole
+from narkit.files import write_with_folder
 from narkit.models.processors import PROCESSORS
 from narkit.training.config import TrainConfig
 from narkit.training.run_directory import CHECKPOINTS, CONFIG, RunDirectory, RunDirectoryError, differing_options
@@ -166,7 +166,7 @@ class SweepDirectory:
         return any(path.exists() for path in (self.run(cell), self._lock(cell), self._failure(cell)))
 
     def fail(self, cell: Cell, what: str) -> None:
-        write_whole(self._failure(cell), what.strip() + "\n")
+        write_with_folder(self._failure(cell), what.strip() + "\n")
 
     def forget_failure(self, cell: Cell) -> None:
         self._failure(cell).unlink(missing_ok=True)

@@ -9,12 +9,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import jax
 import numpy as np
 
 from narkit.experiments.cells import Cell, Claim, SweepDirectory
+from narkit.experiments.failures import Failure, kind_of
 from narkit.experiments.plan import Predictor
 from narkit.experiments.presets import main_rule
 from narkit.experiments.records import RunRecord, Weights
@@ -70,6 +72,8 @@ class Outcome:
     not_started: list[Cell] = field(default_factory=list)  # that did not fit into the budget
     out_of_time: bool = False
     signal_number: int | None = None
+    device_lost: bool = False  # this process cannot use it any more, so the cells that are left were not tried
+    no_cell_to_blame: bool = False  # the disk is full, say, and no other cell would have fared better
 
 
 def run_sweep(
@@ -88,9 +92,14 @@ def run_sweep(
     options = options or SweepOptions()
     directory.check(cells)
     keep_compiled_programs()
-    seconds = float("inf") if options.budget is None else options.budget
-    with interruption(max(0.9 * seconds, seconds - SPARE_SECONDS)) as asked:
+    with budgeted(options.budget) as asked:
         return _Sweep(list(cells), directory, preset, options, observer or SweepObserver(), asked).complete()
+
+
+def budgeted(budget: float | None) -> AbstractContextManager[Interruption]:
+    """An interruption when a budget is nearly spent, with time left for saving."""
+    seconds = float("inf") if budget is None else budget
+    return interruption(max(0.9 * seconds, seconds - SPARE_SECONDS))
 
 
 class _Ahead:
@@ -184,7 +193,7 @@ class _Sweep:
     def complete(self) -> Outcome:
         self._clean_up()
         try:
-            while not self.asked and (taken := self._next()) is not None:
+            while not (self.asked or self.outcome.device_lost) and (taken := self._next()) is not None:
                 self._run(*taken)
         finally:
             if self.ahead is not None:
@@ -265,6 +274,7 @@ class _Sweep:
             self.directory.fail(cell, traceback.format_exc())
             claim.release()
             self.outcome.failed.append(cell)
+            self.outcome.device_lost = kind_of(str(error)) is Failure.DEVICE
             self.observer.cell_failed(cell, f"{type(error).__name__}: {error}")
         else:
             claim.finish()
