@@ -20,6 +20,7 @@ from narkit.training.config import TrainConfig
 from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
 from narkit.training.feed import Feed
 from narkit.training.programs import Programs, TrainState
+from narkit.training.rooms import make_rooms
 from narkit.training.selection import Selection
 
 VALIDATION_PART = 128
@@ -120,7 +121,9 @@ class Trainer:
         self._prepared = False
         self.tell(on_point=on_point, on_step=on_step, should_stop=should_stop)
         self._validation_sets: dict[str, list[EvaluationSet]] = {}
-        self._losses: list[jax.Array | np.ndarray] = []  # of the steps since the last validation
+        self._losses: list[np.ndarray] = []  # of the steps since the last validation
+        self._largest_batch = 0  # bytes
+        self._walls: list[jax.Array] = []  # between the rooms of batches
 
     def tell(
         self,
@@ -166,6 +169,7 @@ class Trainer:
         blank = jax.eval_shape(lambda: self.state)
         jobs: list[Callable[[], Any]] = []
         for meal in self.feed.examples():
+            self._largest_batch = max(self._largest_batch, sum(leaf.nbytes for leaf in jax.tree.leaves(meal.batch)))
             jobs.append(lambda meal=meal: self.programs.compile_step(blank, meal.batch, self._seeds))
         for sets in self._validation_sets.values():
             for evaluation in sets:
@@ -197,11 +201,12 @@ class Trainer:
         """Trains to the end."""
         in_flight: deque[jax.Array] = deque()
         timings = self.progress.timings
+        self._walls = make_rooms(self._largest_batch, LOOK_AHEAD + MAKING_DATA + IN_FLIGHT)
         with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as meals:
             began = time.perf_counter()
             while not self.finished:
                 if self._should_stop():
-                    jax.block_until_ready(self.state.parameters)
+                    self._take_losses(in_flight)
                     timings.training += time.perf_counter() - began
                     raise StoppedTraining
                 asked = time.perf_counter()
@@ -212,25 +217,28 @@ class Trainer:
                 self.state, loss = self.programs.train_step(
                     self.state, meal.batch, self._seeds, np.int32(step), np.int32(meal.num_steps)
                 )
-                self._losses.append(loss)
                 self.progress.step = step + 1
                 in_flight.append(loss)
-                if len(in_flight) > IN_FLIGHT:
-                    self.latest_loss = np.asarray(in_flight.popleft())
+                self._take_losses(in_flight, but=IN_FLIGHT)
                 self._on_step(self)
                 if self._is_validated(self.progress.step):
-                    jax.block_until_ready(loss)
+                    self._take_losses(in_flight)
                     timings.training += time.perf_counter() - began
-                    in_flight.clear()
                     self._validate()
                     began = time.perf_counter()
+
+    def _take_losses(self, in_flight: deque[jax.Array], but: int = 0) -> None:
+        """Waits for the losses of all steps but the last ones. None stays on the device for longer than it must."""
+        while len(in_flight) > but:
+            self.latest_loss = np.asarray(in_flight.popleft())
+            self._losses.append(self.latest_loss)
 
     def _is_validated(self, step: int) -> bool:
         return step % self.config.validate_every == 0 or step == self.config.steps
 
     def _validate(self) -> None:
         began = time.perf_counter()
-        train_loss = np.mean(np.stack([np.asarray(loss) for loss in self._losses]), axis=0)
+        train_loss = np.mean(np.stack(self._losses), axis=0)
         self._losses.clear()
         scores, losses = {}, {}
         for name, sets in self._validation_sets.items():
@@ -285,7 +293,7 @@ class Trainer:
             "selection": {rule: values.copy() for rule, values in selection.parameters.items()},
         }
         progress = asdict(self.progress) | {
-            "losses_since_validation": [np.asarray(loss).tolist() for loss in self._losses],
+            "losses_since_validation": [loss.tolist() for loss in self._losses],
             "selection": {"steps": selection.steps, "scores": selection.scores, "losses": selection.losses},
         }
         return Snapshot(arrays, progress)
