@@ -29,7 +29,7 @@ app.add_typer(records_app, name="records")
         "narkit sweep --preset paper --systems team,triplet_gmpnn --seeds 5 --out results/paper --plan",
         "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --budget 9m --whole-cells",
         "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --processes 3",
-        "narkit sweep --preset quick --systems team,mpnn --algorithms bfs,minimum --seeds 2 --out results/quick",
+        "narkit sweep --preset quick --systems team,mpnn --algorithms bfs,bellman_ford --seeds 2 --out results/quick",
         "narkit sweep --preset paper --out results/paper --status",
     ),
 )
