@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,8 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from narkit.kernels import triplets
+from narkit.kernels.fused.edge_attention import edge_latents, is_fused
 from narkit.models.features import Bases, Basis, Scalars
-from narkit.models.layers import Linear
+from narkit.models.layers import Linear, side_by_side
 
 Mask = Bool[Array, "node node"]
 
@@ -84,6 +86,11 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None = None,
     ) -> Float[Array, "node node hidden"]:
         """The edge latents. `mask` allows k where mask[i, k] or mask[j, k]; where it allows none, they are zero."""
+        if is_fused(self.attention, edges):
+            return _by_kernels(self, nodes, edges, graph, mask)
+        return self._by_formulas(nodes, edges, graph, mask)
+
+    def _by_formulas(self, nodes: Array, edges: Array, graph: Array, mask: Mask | None) -> Array:
         weights = self.attention_weights(nodes, edges, graph, mask)
         if len(self.attention) == 1:  # as one product, whose result the compiler need not transpose
             return self.activation(weights[0] @ self.value(edges))
@@ -131,6 +138,33 @@ class TripletEdgeAttention(eqx.Module):
         if mask is None:
             return jax.nn.softmax(logits, axis=-1)
         return _masked_softmax(logits, mask[:, None, :] | mask[None, :, :])
+
+
+def _latents_by_kernels(
+    layer: TripletEdgeAttention, nodes: Array, edges: Array, graph: Array, mask: Mask | None
+) -> Array:
+    on_nodes = side_by_side([layer.node_i, layer.node_j, layer.node_k])
+    on_edges = side_by_side([layer.edge_ij, layer.edge_ik, layer.edge_jk, layer.value])
+    *biases, value_bias = jnp.split(on_edges.bias, 4)
+    # Every bias of t counts once, so all stand in the terms of i.
+    to_all = jnp.pad(layer.graph(graph) + sum(biases), (0, 2 * len(value_bias)))
+    rectified = layer.activation is jax.nn.relu
+    latents = edge_latents(
+        on_nodes(nodes) + to_all, edges, on_edges.weight, value_bias, layer.attention[0], mask, layer.slope,
+        rectified=rectified,
+    )  # fmt: skip
+    return latents if rectified else layer.activation(latents)
+
+
+def _backward(inputs: tuple, cotangent: Array) -> tuple:
+    """The gradients of the plain formulas, which are computed again."""
+    *features, mask = inputs
+    _, pull_back = jax.vjp(lambda layer, *features: layer._by_formulas(*features, mask), *features)
+    return *pull_back(cotangent), None
+
+
+_by_kernels: Any = jax.custom_vjp(_latents_by_kernels)
+_by_kernels.defvjp(lambda *inputs: (_latents_by_kernels(*inputs), inputs), _backward)
 
 
 class BoundTripletEdgeAttention(eqx.Module):

@@ -1,0 +1,331 @@
+// Triplet Edge Attention on dense features of nodes and edges, forward.
+//
+//   u_ij = x_i + x_j + e_ij W1     w_ik = x_k + e_ik W2     q_jk = e_jk W3     v_ik = e_ik W4 + bias
+//   logit_ijk = a . LeakyReLU(u_ij + w_ik + q_jk)     latent_ij = sum_k softmax_k(logit_ijk) v_ik
+//
+// The first kernel makes the four vectors of every pair, in half precision, in the order in which the matrix units of the
+// second one read them, so that both write and read 512 bytes per warp without gaps: sixteen pairs of a node (a tile)
+// and sixteen features are a fragment, of which lane (g, q) = (l / 4, l % 4) has the pairs g and g + 8 and the features
+// 2 q, 2 q + 1, 2 q + 8 and 2 q + 9.
+//
+// With LeakyReLU(t) = slope t + (1 - slope) ReLU(t), the linear part of a logit is a sum over pairs, and what of it does
+// not depend on k cancels in the softmax. So per two features of a triplet two additions are left, the second of which
+// rectifies; the matrix units multiply by a and add up.
+//
+// Compiled for one number of nodes N. blockIdx.y is the sample, blockIdx.z the seed.
+
+#include "half.cuh"
+
+#define CHUNKS ((N + 15) / 16)          // of sixteen nodes; vectors beyond the last node are finite and not used
+#define TILES (16 * CHUNKS * CHUNKS)    // of sixteen pairs
+#define FRAGMENTS (H / 16)              // of a tile
+#define TILE_WORDS (FRAGMENTS * 32)     // of sixteen bytes
+#define EDGE_WARPS 8
+
+__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
+
+__device__ __forceinline__ long long sample_index() { return (long long)blockIdx.z * SAMPLES + blockIdx.y; }
+
+#if defined(BUILD_pair_vectors)
+#define BLOCK_TILES 8
+
+// `terms` are x_i, x_j and x_k of a node, side by side; `weights` W1 to W4 as fragments (weights.py).
+extern "C" __global__ void __launch_bounds__(32 * EDGE_WARPS, 2) pair_vectors(
+    const float* __restrict__ edges, const float* __restrict__ terms, const uint4* __restrict__ weights,
+    const float* __restrict__ value_bias, uint4* __restrict__ vectors) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
+  edges += sample_index() * N * N * H;
+  terms += sample_index() * N * 3 * H;
+  vectors += sample_index() * 4 * TILES * TILE_WORDS;
+  weights += blockIdx.z * 4 * (H / 16) * (H / 16) * 32;
+  value_bias += blockIdx.z * H;
+  bf16* rows = (bf16*)memory;  // of half precision
+  const int first = blockIdx.x * BLOCK_TILES;
+#pragma unroll 8
+  for (int row = warp; row < 16 * BLOCK_TILES; row += EDGE_WARPS) {
+    const int tile = first + row / 16, i = tile / CHUNKS, k = tile % CHUNKS * 16 + row % 16;
+    float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (i < N && k < N) four = features(edges + (i * N + k) * H);
+    *(uint2*)(rows + row * TILE_STRIDE + 4 * lane) = make_uint2(pack_half(four.x, four.y), pack_half(four.z, four.w));
+  }
+  __syncthreads();
+
+  // A warp has four tiles of rows and, of each weight, 32 columns.
+  const int first_tile = first + warp / 4 * 4, fragment = warp % 4 * 2;
+  const bf16* left = rows + (warp / 4 * 64 + lane % 16) * TILE_STRIDE + lane / 16 * 8;
+#pragma unroll 1
+  for (int kind = 0; kind < 4; ++kind) {
+    float sums[4][4][4];
+#pragma unroll
+    for (int m = 0; m < 4; ++m)
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[m][n][e] = 0.0f;
+    const uint4* right = weights + (kind * (H / 16) * (H / 16) + fragment) * 32 + lane;
+#pragma unroll
+    for (int k = 0; k < H / 16; ++k) {
+      const uint4 b[2] = {right[k * (H / 16) * 32], right[(k * (H / 16) + 1) * 32]};
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        u32 a[4];
+        load_matrices(a, left + 16 * m * TILE_STRIDE + 16 * k);
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          multiply_add_half(sums[m][2 * n], a, b[n].x, b[n].y, sums[m][2 * n]);
+          multiply_add_half(sums[m][2 * n + 1], a, b[n].z, b[n].w, sums[m][2 * n + 1]);
+        }
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      const int tile = first_tile + m, i = tile / CHUNKS;
+      // What is added to both rows of this lane, and to each of them.
+      const float* to_all = kind == 0 ? terms + last(i) * 3 * H : value_bias;
+      const float* to_row[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        to_row[r] = terms + last(tile % CHUNKS * 16 + g + 8 * r) * 3 * H + (kind == 0 ? H : 2 * H);
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        u32 words[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+          const int half = part / 2, r = part % 2, feature = 16 * (fragment + n) + 8 * half + 2 * q;
+          float2 both = make_float2(sums[m][2 * n + half][2 * r], sums[m][2 * n + half][2 * r + 1]);
+          if (kind == 0 || kind == 3) {
+            const float2 more = *(const float2*)(to_all + feature);
+            both.x += more.x, both.y += more.y;
+          }
+          if (kind < 2) {
+            const float2 more = *(const float2*)(to_row[r] + feature);
+            both.x += more.x, both.y += more.y;
+          }
+          words[part] = pack_half(both.x, both.y);
+        }
+        if (kind == 3) {  // v is a right operand: features as columns, pairs as rows
+#pragma unroll
+          for (int part = 0; part < 4; ++part) words[part] = transposed(words[part]);
+        }
+        vectors[((long long)kind * TILES + tile) * TILE_WORDS + (fragment + n) * 32 + lane] =
+            make_uint4(words[0], words[1], words[2], words[3]);
+      }
+    }
+  }
+}
+#endif
+
+#if defined(BUILD_edge_attention)
+// A block has BLOCK_I nodes i and sixteen nodes j; of these edges a warp has 4 x 8: the nodes j that it has are four
+// neighbours and those 8 further, as u of such two lies in one word of sixteen bytes. It walks over k, sixteen at a time.
+#define WARPS_I (BLOCK_I / 4)
+#define SETS (WARPS_I == 1 ? 2 : 1)  // of four nodes j whose sums over pairs a warp makes
+#define STRIDE (16 * CHUNKS + 8)  // of logits: rows of edges spread over all banks
+#define NEVER -1e30f              // the logit of a third node that is not allowed
+
+struct EdgeMemory {
+  uint4 weights[FRAGMENTS][32];  // a (1 - slope), as columns of its high and of its low part by turns, and slope a
+  float on_ik[BLOCK_I][STRIDE];  // slope a . w_ik
+  float on_jk[16][STRIDE];       // slope a . q_jk
+  float logits[BLOCK_I * 16][STRIDE];
+};
+
+__device__ __forceinline__ void stage_weights(EdgeMemory& shared, const float* attention) {
+  const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+#pragma unroll 1
+  for (int fragment = threadIdx.x / 32; fragment < FRAGMENTS; fragment += 2 * WARPS_I) {
+    u32 bent[2], linear[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 a = *(const float2*)(attention + 16 * fragment + 8 * half + 2 * q);
+      const float first = (1.0f - SLOPE) * a.x, second = (1.0f - SLOPE) * a.y;
+      const u32 high = pack_half(first, second);
+      const float2 rounded = unpack_half(high);
+      bent[half] = g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
+      linear[half] = g % 2 ? 0 : pack_half(SLOPE * a.x, SLOPE * a.y);
+    }
+    shared.weights[fragment][lane] = make_uint4(bent[0], bent[1], linear[0], linear[1]);
+  }
+}
+
+// The logits of a warp's edges, without what is summed over pairs: that is shared out among the warps that need it.
+__device__ __forceinline__ void sum_triplets(EdgeMemory& shared, const uint4* vectors, int block_i, int block_j) {
+  const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+  const int warp = (int)__shfl_sync(0xffffffff, (u32)threadIdx.x / 32, 0);  // the compiler sees: one for all lanes
+  const int warp_i = warp / 2, warp_j = warp % 2;
+  const int i = block_i * BLOCK_I + 4 * warp_i, j = 16 * block_j + 4 * warp_j;  // the first ones
+  const uint4* u = vectors + (i * CHUNKS + block_j) * TILE_WORDS + (4 * warp_j * 4 + q);
+  const uint4* w = vectors + (TILES + i * CHUNKS) * TILE_WORDS + lane;
+  const uint4* of_jk = vectors + (2 * TILES + j * CHUNKS) * TILE_WORDS + lane;
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    // Edge (a, b) has the columns 2 b and 2 b + 1, one for the high and one for the low part of a.
+    float logits[4][2][4], on_ik[4], on_jk[SETS][4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      on_ik[e] = 0.0f;
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        on_jk[s % SETS][e] = 0.0f;
+#pragma unroll
+        for (int a = 0; a < 4; ++a) logits[a][s][e] = 0.0f;
+      }
+    }
+#pragma unroll 1
+    for (int fragment = 0; fragment < FRAGMENTS; ++fragment) {
+      const int at = chunk * TILE_WORDS + fragment * 32;
+      const uint4 weights = shared.weights[fragment][lane];
+      u32 jk[2][4][4];
+#pragma unroll
+      for (int s = 0; s < 2; ++s)
+#pragma unroll
+        for (int b = 0; b < 4; ++b) {
+          const uint4 words = of_jk[at + (b + 8 * s) * CHUNKS * TILE_WORDS];
+          jk[s][b][0] = words.x, jk[s][b][1] = words.y, jk[s][b][2] = words.z, jk[s][b][3] = words.w;
+          if ((4 * s + b) / (8 / WARPS_I) != warp_i) continue;  // another warp's
+          const bool mine = g / 2 == b;
+          multiply_add_half(on_jk[s % SETS], jk[s][b], mine ? weights.z : 0, mine ? weights.w : 0, on_jk[s % SETS]);
+        }
+#pragma unroll
+      for (int a = 0; a < 4; ++a) {
+        const uint4 words = w[at + a * CHUNKS * TILE_WORDS];
+        const u32 ik[4] = {words.x, words.y, words.z, words.w};
+        if (a / 2 == warp_j) {
+          const bool mine = g / 2 == a;
+          multiply_add_half(on_ik, ik, mine ? weights.z : 0, mine ? weights.w : 0, on_ik);
+        }
+#pragma unroll
+        for (int b = 0; b < 4; ++b) {
+          const uint4 ij = u[a * CHUNKS * TILE_WORDS + fragment * 32 + 4 * b];
+          const bool mine = g / 2 == b;
+          const u32 low_column = mine ? weights.x : 0, high_column = mine ? weights.y : 0;
+#pragma unroll
+          for (int s = 0; s < 2; ++s) {
+            const u32 low = s ? ij.y : ij.x, high = s ? ij.w : ij.z;
+            const u32 rectified[4] = {
+                add_rectified_half(add_half(ik[0], low), jk[s][b][0]), add_rectified_half(add_half(ik[1], low), jk[s][b][1]),
+                add_rectified_half(add_half(ik[2], high), jk[s][b][2]), add_rectified_half(add_half(ik[3], high), jk[s][b][3])};
+            multiply_add_half(logits[a][s], rectified, low_column, high_column, logits[a][s]);
+          }
+        }
+      }
+    }
+    // A lane has the edges with b = q and the nodes k = g and g + 8 of the chunk.
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int k = 16 * chunk + g + 8 * r;
+      if (q / 2 == warp_j) shared.on_ik[4 * warp_i + q][k] = on_ik[2 * r] + on_ik[2 * r + 1];
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        const int j = 4 * warp_j + q + 8 * s;
+        if ((4 * s + q) / (8 / WARPS_I) == warp_i)
+          shared.on_jk[j][k] = on_jk[s % SETS][2 * r] + on_jk[s % SETS][2 * r + 1];
+#pragma unroll
+        for (int a = 0; a < 4; ++a)
+          shared.logits[(4 * warp_i + a) * 16 + j][k] = logits[a][s][2 * r] + logits[a][s][2 * r + 1];
+      }
+    }
+  }
+}
+
+// The latents of a node i and sixteen nodes j, by one warp. Its lanes have the nodes j = g and g + 8, and of k those that
+// a left operand has: 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of sixteen.
+__device__ __forceinline__ void mix_values(
+    EdgeMemory& shared, const uint4* values, const unsigned char* mask, int i, int i_in_block, int block_j, float* latents) {
+  const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+  float highest[2] = {NEVER, NEVER};
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS; ++chunk)
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      const int r = part % 2, k = 16 * chunk + 8 * (part / 2) + 2 * q, j = g + 8 * r;
+      float2* at = (float2*)&shared.logits[i_in_block * 16 + j][k];
+      const float2 bent = *at, of_ik = *(const float2*)&shared.on_ik[i_in_block][k];
+      const float2 of_jk = *(const float2*)&shared.on_jk[j][k];
+      float sums[2] = {bent.x + of_ik.x + of_jk.x, bent.y + of_ik.y + of_jk.y};
+#pragma unroll
+      for (int t = 0; t < 2; ++t) {
+        bool allowed = k + t < N;
+#if MASKED
+        const int node = k + t < N ? k + t : 0;
+        allowed = allowed && (mask[i * N + node] || mask[last(16 * block_j + j) * N + node]);
+#endif
+        if (!allowed) sums[t] = NEVER;
+        highest[r] = fmaxf(highest[r], sums[t]);
+      }
+      *at = make_float2(sums[0], sums[1]);
+    }
+  float total[2] = {0.0f, 0.0f}, sums[2 * FRAGMENTS][4];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+#pragma unroll
+    for (int step = 1; step < 4; step *= 2)
+      highest[r] = fmaxf(highest[r], __shfl_xor_sync(0xffffffff, highest[r], step));
+    if (highest[r] == NEVER) highest[r] = 0.0f;  // no third node is allowed: all weights are zero
+  }
+#pragma unroll
+  for (int n = 0; n < 2 * FRAGMENTS; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[n][e] = 0.0f;
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    u32 weights[4];
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      const int r = part % 2, k = 16 * chunk + 8 * (part / 2) + 2 * q;
+      const float2 logits = *(const float2*)&shared.logits[i_in_block * 16 + g + 8 * r][k];
+      const float first = __expf(logits.x - highest[r]), second = __expf(logits.y - highest[r]);
+      total[r] += first + second;
+      weights[part] = pack_half(first, second);
+    }
+#pragma unroll
+    for (int fragment = 0; fragment < FRAGMENTS; ++fragment) {
+      const uint4 v = values[chunk * TILE_WORDS + fragment * 32 + lane];
+      multiply_add_half(sums[2 * fragment], weights, v.x, v.y, sums[2 * fragment]);
+      multiply_add_half(sums[2 * fragment + 1], weights, v.z, v.w, sums[2 * fragment + 1]);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int j = 16 * block_j + g + 8 * r;
+#pragma unroll
+    for (int step = 1; step < 4; step *= 2) total[r] += __shfl_xor_sync(0xffffffff, total[r], step);
+    const float scale = total[r] == 0.0f ? 0.0f : 1.0f / total[r];
+#pragma unroll
+    for (int n = 0; n < 2 * FRAGMENTS; ++n) {
+      float2 both = make_float2(scale * sums[n][2 * r], scale * sums[n][2 * r + 1]);
+#if RECTIFIED
+      both = make_float2(both.x < 0.0f ? 0.0f : both.x, both.y < 0.0f ? 0.0f : both.y);
+#endif
+      if (j < N) *(float2*)(latents + (i * N + j) * H + 8 * n + 2 * q) = both;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(64 * WARPS_I, 8 / WARPS_I) edge_attention(
+    const uint4* __restrict__ vectors, const float* __restrict__ attention,
+#if MASKED
+    const unsigned char* __restrict__ mask,
+#endif
+    float* __restrict__ latents) {
+  EdgeMemory& shared = *(EdgeMemory*)memory;
+  const int block_i = blockIdx.x / CHUNKS, block_j = blockIdx.x % CHUNKS;
+  vectors += sample_index() * 4 * TILES * TILE_WORDS;
+  latents += sample_index() * N * N * H;
+#if MASKED
+  mask += sample_index() * N * N;
+#else
+  const unsigned char* mask = nullptr;
+#endif
+  stage_weights(shared, attention + blockIdx.z * H);
+  __syncthreads();
+  sum_triplets(shared, vectors, block_i, block_j);
+  __syncthreads();
+#pragma unroll 1
+  for (int i_in_block = threadIdx.x / 32; i_in_block < BLOCK_I; i_in_block += 2 * WARPS_I) {
+    const int i = block_i * BLOCK_I + i_in_block;
+    if (i >= N) break;
+    mix_values(shared, vectors + (3 * TILES + i * CHUNKS) * TILE_WORDS, mask, i, i_in_block, block_j, latents);
+  }
+}
+#endif
