@@ -15,6 +15,7 @@
 // Compiled for one number of nodes N. blockIdx.y is the sample, blockIdx.z the seed.
 
 #include "half.cuh"
+#include "staging.cuh"
 
 #define CHUNKS ((N + 15) / 16)          // of sixteen nodes; vectors beyond the last node are finite and not used
 #define TILES (16 * CHUNKS * CHUNKS)    // of sixteen pairs
@@ -117,17 +118,21 @@ extern "C" __global__ void __launch_bounds__(32 * EDGE_WARPS, 2) pair_vectors(
 
 #if defined(BUILD_edge_attention)
 // A block has BLOCK_I nodes i and sixteen nodes j; of these edges a warp has 4 x 8: the nodes j that it has are four
-// neighbours and those 8 further, as u of such two lies in one word of sixteen bytes. It walks over k, sixteen at a time.
+// neighbours and those 8 further, as u of such two lies in one word of sixteen bytes. It walks over k, sixteen at a time,
+// and over fragments; what it reads next is on its way to shared memory meanwhile.
 #define WARPS_I (BLOCK_I / 4)
-#define SETS (WARPS_I == 1 ? 2 : 1)  // of four nodes j whose sums over pairs a warp makes
-#define STRIDE (16 * CHUNKS + 8)  // of logits: rows of edges spread over all banks
+#define EDGES (16 * BLOCK_I)
+#define STRIDE (16 * CHUNKS + 8)  // of weights: rows of edges spread over all banks
+#define OF_JK BLOCK_I             // where q begins in a stage, after w
+#define OF_IJ (BLOCK_I + 16)      // and u
+#define PIECES (2 * BLOCK_I + 16)
 #define NEVER -1e30f              // the logit of a third node that is not allowed
 
 struct EdgeMemory {
-  uint4 weights[FRAGMENTS][32];  // a (1 - slope), as columns of its high and of its low part by turns, and slope a
-  float on_ik[BLOCK_I][STRIDE];  // slope a . w_ik
-  float on_jk[16][STRIDE];       // slope a . q_jk
-  float logits[BLOCK_I * 16][STRIDE];
+  uint4 attention[FRAGMENTS][32];  // a (1 - slope), as columns of its high and of its low part by turns, and slope a
+  uint4 stages[2][PIECES][32];     // a fragment of w_ik and q_jk of sixteen k, and of u_ij, of every i or j
+  float highest[EDGES][CHUNKS];    // logits of sixteen k
+  bf16 weights[EDGES][STRIDE];     // half precision: exp(logit - highest), of the same k
 };
 
 __device__ __forceinline__ void stage_weights(EdgeMemory& shared, const float* attention) {
@@ -144,61 +149,86 @@ __device__ __forceinline__ void stage_weights(EdgeMemory& shared, const float* a
       bent[half] = g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
       linear[half] = g % 2 ? 0 : pack_half(SLOPE * a.x, SLOPE * a.y);
     }
-    shared.weights[fragment][lane] = make_uint4(bent[0], bent[1], linear[0], linear[1]);
+    shared.attention[fragment][lane] = make_uint4(bent[0], bent[1], linear[0], linear[1]);
   }
 }
 
-// The logits of a warp's edges, without what is summed over pairs: that is shared out among the warps that need it.
-__device__ __forceinline__ void sum_triplets(EdgeMemory& shared, const uint4* vectors, int block_i, int block_j) {
-  const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-  const int warp = (int)__shfl_sync(0xffffffff, (u32)threadIdx.x / 32, 0);  // the compiler sees: one for all lanes
-  const int warp_i = warp / 2, warp_j = warp % 2;
-  const int i = block_i * BLOCK_I + 4 * warp_i, j = 16 * block_j + 4 * warp_j;  // the first ones
-  const uint4* u = vectors + (i * CHUNKS + block_j) * TILE_WORDS + (4 * warp_j * 4 + q);
-  const uint4* w = vectors + (TILES + i * CHUNKS) * TILE_WORDS + lane;
-  const uint4* of_jk = vectors + (2 * TILES + j * CHUNKS) * TILE_WORDS + lane;
+// Starts to copy what all warps read in a step, a fragment of sixteen k: 512 bytes per node.
+__device__ __forceinline__ void copy_stage(EdgeMemory& shared, const uint4* vectors, int block_i, int block_j, int step) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const uint4* of_i = vectors + (block_i * BLOCK_I + warp) * CHUNKS * TILE_WORDS + lane;
+  const uint4* w = of_i + TILES * TILE_WORDS + step * 32;
+  const uint4* q = vectors + (2 * TILES + (block_j * 16 + warp) * CHUNKS) * TILE_WORDS + step * 32 + lane;
+  const uint4* u = of_i + block_j * TILE_WORDS + step % FRAGMENTS * 32;
+  uint4* to = &shared.stages[step % 2][warp][lane];
+#pragma unroll
+  for (int piece = 0; piece < PIECES; piece += 2 * WARPS_I) {
+    const uint4* from = piece < OF_JK   ? w + piece * CHUNKS * TILE_WORDS
+                        : piece < OF_IJ ? q + (piece - OF_JK) * CHUNKS * TILE_WORDS
+                                        : u + (piece - OF_IJ) * CHUNKS * TILE_WORDS;
+    copy_ahead<16>(to + piece * 32, from, true);
+  }
+  end_of_stage();
+}
+
+// Whether k counts for the edge from i to j.
+__device__ __forceinline__ bool allowed(const unsigned char* mask, int i, int j, int k) {
+#if MASKED
+  return k < N && (mask[last(i) * N + k] || mask[last(j) * N + k]);
+#else
+  return k < N;
+#endif
+}
+
+// The logits of a warp's edges: per sixteen k the highest, and the exponentials of the others relative to it.
+__device__ __forceinline__ void sum_triplets(
+    EdgeMemory& shared, const uint4* vectors, const unsigned char* mask, int block_i, int block_j) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
+  const int first_i = warp / 2 * 4, first_j = warp % 2 * 4;  // in the block
+  copy_stage(shared, vectors, block_i, block_j, 0);
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     // Edge (a, b) has the columns 2 b and 2 b + 1, one for the high and one for the low part of a.
-    float logits[4][2][4], on_ik[4], on_jk[SETS][4];
+    float logits[4][2][4], on_jk[2][4];
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      on_ik[e] = 0.0f;
+    for (int s = 0; s < 2; ++s)
 #pragma unroll
-      for (int s = 0; s < 2; ++s) {
-        on_jk[s % SETS][e] = 0.0f;
+      for (int e = 0; e < 4; ++e) {
+        on_jk[s][e] = 0.0f;
 #pragma unroll
         for (int a = 0; a < 4; ++a) logits[a][s][e] = 0.0f;
       }
-    }
 #pragma unroll 1
     for (int fragment = 0; fragment < FRAGMENTS; ++fragment) {
-      const int at = chunk * TILE_WORDS + fragment * 32;
-      const uint4 weights = shared.weights[fragment][lane];
+      const int step = chunk * FRAGMENTS + fragment;
+      const uint4(*stage)[32] = shared.stages[step % 2];
+      wait_for_stage<0>();
+      __syncthreads();  // everyone's copies are there, and nobody reads the other stage any more
+      if (step + 1 < FRAGMENTS * CHUNKS) copy_stage(shared, vectors, block_i, block_j, step + 1);
+      const uint4 columns = shared.attention[fragment][lane];
       u32 jk[2][4][4];
 #pragma unroll
-      for (int s = 0; s < 2; ++s)
+      for (int b = 0; b < 4; ++b) {
+        const bool mine = g / 2 == b;
+        const u32 low_column = mine ? columns.z : 0, high_column = mine ? columns.w : 0;
 #pragma unroll
-        for (int b = 0; b < 4; ++b) {
-          const uint4 words = of_jk[at + (b + 8 * s) * CHUNKS * TILE_WORDS];
+        for (int s = 0; s < 2; ++s) {
+          const uint4 words = stage[OF_JK + first_j + b + 8 * s][lane];
           jk[s][b][0] = words.x, jk[s][b][1] = words.y, jk[s][b][2] = words.z, jk[s][b][3] = words.w;
-          if ((4 * s + b) / (8 / WARPS_I) != warp_i) continue;  // another warp's
-          const bool mine = g / 2 == b;
-          multiply_add_half(on_jk[s % SETS], jk[s][b], mine ? weights.z : 0, mine ? weights.w : 0, on_jk[s % SETS]);
+          multiply_add_half(on_jk[s], jk[s][b], low_column, high_column, on_jk[s]);
         }
+      }
 #pragma unroll
       for (int a = 0; a < 4; ++a) {
-        const uint4 words = w[at + a * CHUNKS * TILE_WORDS];
+        const uint4 words = stage[first_i + a][lane];
         const u32 ik[4] = {words.x, words.y, words.z, words.w};
-        if (a / 2 == warp_j) {
-          const bool mine = g / 2 == a;
-          multiply_add_half(on_ik, ik, mine ? weights.z : 0, mine ? weights.w : 0, on_ik);
-        }
+#pragma unroll
+        for (int s = 0; s < 2; ++s) multiply_add_half(logits[a][s], ik, columns.z, columns.w, logits[a][s]);
 #pragma unroll
         for (int b = 0; b < 4; ++b) {
-          const uint4 ij = u[a * CHUNKS * TILE_WORDS + fragment * 32 + 4 * b];
+          const uint4 ij = stage[OF_IJ + first_i + a][(first_j + b) * 4 + q];
           const bool mine = g / 2 == b;
-          const u32 low_column = mine ? weights.x : 0, high_column = mine ? weights.y : 0;
+          const u32 low_column = mine ? columns.x : 0, high_column = mine ? columns.y : 0;
 #pragma unroll
           for (int s = 0; s < 2; ++s) {
             const u32 low = s ? ij.y : ij.x, high = s ? ij.w : ij.z;
@@ -211,56 +241,41 @@ __device__ __forceinline__ void sum_triplets(EdgeMemory& shared, const uint4* ve
       }
     }
     // A lane has the edges with b = q and the nodes k = g and g + 8 of the chunk.
+    const int k[2] = {16 * chunk + g, 16 * chunk + g + 8};
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int k = 16 * chunk + g + 8 * r;
-      if (q / 2 == warp_j) shared.on_ik[4 * warp_i + q][k] = on_ik[2 * r] + on_ik[2 * r + 1];
+    for (int s = 0; s < 2; ++s)
 #pragma unroll
-      for (int s = 0; s < 2; ++s) {
-        const int j = 4 * warp_j + q + 8 * s;
-        if ((4 * s + q) / (8 / WARPS_I) == warp_i)
-          shared.on_jk[j][k] = on_jk[s % SETS][2 * r] + on_jk[s % SETS][2 * r + 1];
+      for (int a = 0; a < 4; ++a) {
+        const int i = first_i + a, j = first_j + q + 8 * s;
+        float values[2], top = NEVER;
 #pragma unroll
-        for (int a = 0; a < 4; ++a)
-          shared.logits[(4 * warp_i + a) * 16 + j][k] = logits[a][s][2 * r] + logits[a][s][2 * r + 1];
+        for (int r = 0; r < 2; ++r) {
+          values[r] = logits[a][s][2 * r] + logits[a][s][2 * r + 1] + on_jk[s][2 * r] + on_jk[s][2 * r + 1];
+          if (!allowed(mask, block_i * BLOCK_I + i, block_j * 16 + j, k[r])) values[r] = NEVER;
+          top = fmaxf(top, values[r]);
+        }
+#pragma unroll
+        for (int step = 4; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, step));
+        if (g == 0) shared.highest[i * 16 + j][chunk] = top;
+        const float other = top == NEVER ? 0.0f : top;  // so that all weights are zero
+        const u32 both = pack_half(__expf(values[0] - other), __expf(values[1] - other));
+        shared.weights[i * 16 + j][k[0]] = (bf16)(both & 0xffffu);
+        shared.weights[i * 16 + j][k[1]] = (bf16)(both >> 16);
       }
-    }
   }
 }
 
 // The latents of a node i and sixteen nodes j, by one warp. Its lanes have the nodes j = g and g + 8, and of k those that
 // a left operand has: 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of sixteen.
 __device__ __forceinline__ void mix_values(
-    EdgeMemory& shared, const uint4* values, const unsigned char* mask, int i, int i_in_block, int block_j, float* latents) {
+    EdgeMemory& shared, const uint4* values, int i, int i_in_block, int block_j, float* latents) {
   const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-  float highest[2] = {NEVER, NEVER};
-#pragma unroll 1
-  for (int chunk = 0; chunk < CHUNKS; ++chunk)
-#pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      const int r = part % 2, k = 16 * chunk + 8 * (part / 2) + 2 * q, j = g + 8 * r;
-      float2* at = (float2*)&shared.logits[i_in_block * 16 + j][k];
-      const float2 bent = *at, of_ik = *(const float2*)&shared.on_ik[i_in_block][k];
-      const float2 of_jk = *(const float2*)&shared.on_jk[j][k];
-      float sums[2] = {bent.x + of_ik.x + of_jk.x, bent.y + of_ik.y + of_jk.y};
-#pragma unroll
-      for (int t = 0; t < 2; ++t) {
-        bool allowed = k + t < N;
-#if MASKED
-        const int node = k + t < N ? k + t : 0;
-        allowed = allowed && (mask[i * N + node] || mask[last(16 * block_j + j) * N + node]);
-#endif
-        if (!allowed) sums[t] = NEVER;
-        highest[r] = fmaxf(highest[r], sums[t]);
-      }
-      *at = make_float2(sums[0], sums[1]);
-    }
-  float total[2] = {0.0f, 0.0f}, sums[2 * FRAGMENTS][4];
+  const int edges[2] = {i_in_block * 16 + g, i_in_block * 16 + g + 8};
+  float highest[2] = {NEVER, NEVER}, total[2] = {0.0f, 0.0f}, sums[2 * FRAGMENTS][4];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-#pragma unroll
-    for (int step = 1; step < 4; step *= 2)
-      highest[r] = fmaxf(highest[r], __shfl_xor_sync(0xffffffff, highest[r], step));
+#pragma unroll 1
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) highest[r] = fmaxf(highest[r], shared.highest[edges[r]][chunk]);
     if (highest[r] == NEVER) highest[r] = 0.0f;  // no third node is allowed: all weights are zero
   }
 #pragma unroll
@@ -273,10 +288,10 @@ __device__ __forceinline__ void mix_values(
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
       const int r = part % 2, k = 16 * chunk + 8 * (part / 2) + 2 * q;
-      const float2 logits = *(const float2*)&shared.logits[i_in_block * 16 + g + 8 * r][k];
-      const float first = __expf(logits.x - highest[r]), second = __expf(logits.y - highest[r]);
-      total[r] += first + second;
-      weights[part] = pack_half(first, second);
+      const float scale = __expf(shared.highest[edges[r]][chunk] - highest[r]);
+      const float2 both = unpack_half(*(const u32*)&shared.weights[edges[r]][k]);
+      total[r] += scale * (both.x + both.y);
+      weights[part] = pack_half(scale * both.x, scale * both.y);
     }
 #pragma unroll
     for (int fragment = 0; fragment < FRAGMENTS; ++fragment) {
@@ -318,14 +333,13 @@ extern "C" __global__ void __launch_bounds__(64 * WARPS_I, 8 / WARPS_I) edge_att
   const unsigned char* mask = nullptr;
 #endif
   stage_weights(shared, attention + blockIdx.z * H);
-  __syncthreads();
-  sum_triplets(shared, vectors, block_i, block_j);
+  sum_triplets(shared, vectors, mask, block_i, block_j);
   __syncthreads();
 #pragma unroll 1
   for (int i_in_block = threadIdx.x / 32; i_in_block < BLOCK_I; i_in_block += 2 * WARPS_I) {
     const int i = block_i * BLOCK_I + i_in_block;
     if (i >= N) break;
-    mix_values(shared, vectors + (3 * TILES + i * CHUNKS) * TILE_WORDS, mask, i, i_in_block, block_j, latents);
+    mix_values(shared, vectors + (3 * TILES + i * CHUNKS) * TILE_WORDS, i, i_in_block, block_j, latents);
   }
 }
 #endif

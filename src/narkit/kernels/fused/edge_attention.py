@@ -87,8 +87,9 @@ def _block_size(num_nodes: int) -> int | None:
 
 def _shared_bytes(num_nodes: int, block_size: int) -> int:
     """The size of `EdgeMemory`."""
-    stride = -(-num_nodes // TILE) * TILE + 8
-    return FRAGMENTS * 32 * 16 + 4 * stride * (block_size + TILE + block_size * TILE)
+    chunks, word = -(-num_nodes // TILE), 16
+    of_edge = 4 * chunks + 2 * (TILE * chunks + 8)
+    return word * 32 * (FRAGMENTS + 2 * (2 * block_size + TILE)) + block_size * TILE * of_edge
 
 
 def _run(of_seed: tuple, of_sample: tuple, slope: float, rectified: bool) -> Array:
