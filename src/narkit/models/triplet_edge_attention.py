@@ -86,16 +86,26 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None = None,
     ) -> Float[Array, "node node hidden"]:
         """The edge latents. `mask` allows k where mask[i, k] or mask[j, k]; where it allows none, they are zero."""
+        vectors = (*self._vectors_of_pairs(nodes, edges, graph), self.value(edges))
         if is_fused(self.attention, edges):
-            return _by_kernels(self, nodes, edges, graph, mask)
-        return self._by_formulas(nodes, edges, graph, mask)
+            # The kernels make these vectors themselves; the way back starts from here.
+            inputs = jax.lax.stop_gradient((self, nodes, edges, graph, mask))
+            return _by_kernels(inputs, self.attention, vectors)
+        return self._mix(*vectors, mask)
 
-    def _by_formulas(self, nodes: Array, edges: Array, graph: Array, mask: Mask | None) -> Array:
-        weights = self.attention_weights(nodes, edges, graph, mask)
+    def _vectors_of_pairs(self, nodes: Array, edges: Array, graph: Array) -> tuple[Array, Array, Array]:
+        return (
+            (self.node_i(nodes) + self.graph(graph))[:, None] + self.node_j(nodes)[None] + self.edge_ij(edges),
+            self.node_k(nodes)[None] + self.edge_ik(edges),
+            self.edge_jk(edges),
+        )
+
+    def _mix(self, pair_ij: Array, pair_ik: Array, pair_jk: Array, values: Array, mask: Mask | None) -> Array:
+        weights = self._attend(pair_ij, pair_ik, pair_jk, mask)
         if len(self.attention) == 1:  # as one product, whose result the compiler need not transpose
-            return self.activation(weights[0] @ self.value(edges))
-        values = self.value(edges).reshape(*edges.shape[:2], *self.attention.shape)
-        return self.activation(jnp.einsum("mijk,ikmw->ijmw", weights, values).reshape(edges.shape))
+            return self.activation(weights[0] @ values)
+        by_head = values.reshape(*values.shape[:2], *self.attention.shape)
+        return self.activation(jnp.einsum("mijk,ikmw->ijmw", weights, by_head).reshape(values.shape))
 
     def attention_weights(
         self,
@@ -105,12 +115,7 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None = None,
     ) -> Float[Array, "head node node node"]:
         """How much each third node k counts for the edge from i to j: (head, i, j, k), for looking at."""
-        return self._attend(
-            (self.node_i(nodes) + self.graph(graph))[:, None] + self.node_j(nodes)[None] + self.edge_ij(edges),
-            self.node_k(nodes)[None] + self.edge_ik(edges),
-            self.edge_jk(edges),
-            mask,
-        )
+        return self._attend(*self._vectors_of_pairs(nodes, edges, graph), mask)
 
     def bind(self, bases: Bases) -> BoundTripletEdgeAttention:
         """The layer for factored features: every Linear is folded into the bases."""
@@ -140,9 +145,11 @@ class TripletEdgeAttention(eqx.Module):
         return _masked_softmax(logits, mask[:, None, :] | mask[None, :, :])
 
 
-def _latents_by_kernels(
-    layer: TripletEdgeAttention, nodes: Array, edges: Array, graph: Array, mask: Mask | None
-) -> Array:
+def _latents_by_kernels(inputs: tuple, attention: Array, vectors: tuple) -> Array:
+    """The edge latents of `(layer, nodes, edges, graph, mask)`. The rest is what they are functions of on the way back:
+    nobody reads it on the way forth, so without a gradient it is not computed.
+    """
+    layer, nodes, edges, graph, mask = inputs
     on_nodes = side_by_side([layer.node_i, layer.node_j, layer.node_k])
     on_edges = side_by_side([layer.edge_ij, layer.edge_ik, layer.edge_jk, layer.value])
     *biases, value_bias = jnp.split(on_edges.bias, 4)
@@ -156,15 +163,23 @@ def _latents_by_kernels(
     return latents if rectified else layer.activation(latents)
 
 
-def _backward(inputs: tuple, cotangent: Array) -> tuple:
-    """The gradients of the plain formulas, which are computed again."""
-    *features, mask = inputs
-    _, pull_back = jax.vjp(lambda layer, *features: layer._by_formulas(*features, mask), *features)
-    return *pull_back(cotangent), None
+def _forward(inputs: tuple, attention: Array, vectors: tuple) -> tuple:
+    layer, *_, mask = inputs
+    return _latents_by_kernels(inputs, attention, vectors), (layer, mask, attention, vectors)
+
+
+def _backward(saved: tuple, cotangent: Array) -> tuple:
+    """The gradients of the plain formulas from the vectors of pairs on, which are computed again."""
+    layer, mask, attention, vectors = saved
+
+    def plain(attention: Array, vectors: tuple) -> Array:
+        return eqx.tree_at(lambda layer: layer.attention, layer, attention)._mix(*vectors, mask)
+
+    return None, *jax.vjp(plain, attention, vectors)[1](cotangent)
 
 
 _by_kernels: Any = jax.custom_vjp(_latents_by_kernels)
-_by_kernels.defvjp(lambda *inputs: (_latents_by_kernels(*inputs), inputs), _backward)
+_by_kernels.defvjp(_forward, _backward)
 
 
 class BoundTripletEdgeAttention(eqx.Module):
