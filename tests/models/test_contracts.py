@@ -3,7 +3,7 @@
 Each pair compiles one program, which its checks share; seeds under `vmap` need two for each of a few pairs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -83,7 +83,7 @@ def pairs():
 
 
 @pytest.fixture(scope="module", params=pairs())
-def subject(request) -> Subject:
+def subject(request, release_programs) -> Iterator[Subject]:
     processor, algorithm = request.param
     with jax.enable_x64(True):
         reasoner = make_reasoner(algorithm, processor, seed=0)
@@ -95,7 +95,9 @@ def subject(request) -> Subject:
             traces.append(1)
             return evaluate(reasoner, batch)
 
-        return Subject(request.param, reasoner, batch, run, traces, run(reasoner, batch))
+        result = run(reasoner, batch)
+    yield Subject(request.param, reasoner, batch, run, traces, result)
+    release_programs()
 
 
 def evaluate(reasoner, batch, num_steps=None):
