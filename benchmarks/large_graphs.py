@@ -28,10 +28,10 @@ from narkit import machine
 from narkit.compiler import compiler_options
 from narkit.data.transforms import transform
 from narkit.experiments.presets import preset
+from narkit.files import write_with_folder
 from narkit.kernels import report_paths
 from narkit.models.features import Scalars
 from narkit.training.programs import Programs, stack_batches
-from narkit.training.run import peak_memory
 
 FURTHER_ROUNDS = 20
 
@@ -80,7 +80,7 @@ def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: in
         row["loss"] = float(step()[0])
     except jax.errors.JaxRuntimeError as error:
         row["failed"] = str(error).splitlines()[0]
-    peak = peak_memory()
+    peak = machine.peak_memory()
     if peak is not None:
         row["peak_gb"] = peak / 1e9
     return row
@@ -133,6 +133,13 @@ def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str
     }
 
 
+def report(measured: dict[str, Any], record: dict[str, Any], out: Path | None) -> None:
+    """Prints what was just measured and writes the record so far: a larger graph may end the process."""
+    print(json.dumps(measured), flush=True)
+    if out is not None:
+        write_with_folder(out, json.dumps(record, indent=2) + "\n")
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", default="256,512,1024", help="numbers of nodes, with commas between")
@@ -152,13 +159,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     }
     samples, nodes = map(int, options.attention.split("x"))
     record["attention"] = measure_attention(samples, nodes, max(10, options.repeats))
-    print(json.dumps(record["attention"]), flush=True)
+    report(record["attention"], record, options.out)
     for size in sorted(map(int, options.sizes.split(","))):
         row = measure_training(options.algorithm, options.processor, size, options.repeats)
-        print(json.dumps(row), flush=True)
         record["training"].append(row)
-        if options.out is not None:  # after every row: a larger one may end the process
-            options.out.write_text(json.dumps(record, indent=2) + "\n")
+        report(row, record, options.out)
     return record
 
 
