@@ -53,7 +53,8 @@ def test_gradients_are_those_of_the_plain_formulas(masked: bool) -> None:
         def run(layer: TripletEdgeAttention, *features: Array) -> Array:
             return jax.vmap(layer)(*features, *mask)
 
-        return jax.tree.leaves(jax.vjp(run, layer, nodes, edges, graph)[1](cotangent))
+        pull_back = jax.jit(lambda *inputs: jax.vjp(run, *inputs)[1](cotangent))
+        return jax.tree.leaves(pull_back(layer, nodes, edges, graph))
 
     expected = gradients()
     with emulated():
@@ -66,11 +67,18 @@ def test_one_graph_and_seeds() -> None:
     """A graph alone, and a batch for each of two layers, one of which is the same."""
     layer, (nodes, edges, graph) = problem(2, 3, False)
     layers = jax.tree.map(lambda x: jnp.stack([x, -x]), layer)
+
+    @jax.jit
+    def run(layer: TripletEdgeAttention, layers: TripletEdgeAttention) -> tuple:
+        return (
+            jax.vmap(layer)(nodes, edges, graph),
+            layer(nodes[1], edges[1], graph[1]),
+            jax.vmap(lambda layer: jax.vmap(layer)(nodes, edges, graph))(layers),
+            jax.vmap(lambda layer, *features: layer(*features))(layers, nodes, edges, graph),
+        )
+
     with emulated():
-        together = jax.vmap(layer)(nodes, edges, graph)
-        alone = layer(nodes[1], edges[1], graph[1])
-        of_seeds = jax.vmap(lambda layer: jax.vmap(layer)(nodes, edges, graph))(layers)
-        in_pairs = jax.vmap(lambda layer, *features: layer(*features))(layers, nodes, edges, graph)
+        together, alone, of_seeds, in_pairs = run(layer, layers)
     # Products of nodes are the compiler's, which sums in another order for another batch.
     np.testing.assert_allclose(alone, together[1], atol=TOLERANCE)
     np.testing.assert_allclose(of_seeds[0], together, atol=TOLERANCE)
