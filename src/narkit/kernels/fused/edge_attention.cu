@@ -29,6 +29,9 @@ __device__ __forceinline__ long long sample_index() { return (long long)blockIdx
 
 #if defined(BUILD_pair_vectors)
 #define BLOCK_TILES 8
+#define LARGEST 21824.0f  // three of them add up to less than the largest number of half precision
+
+__device__ __forceinline__ float limited(float x) { return x > LARGEST ? LARGEST : x < -LARGEST ? -LARGEST : x; }
 
 // `terms` are x_i, x_j and x_k of a node, side by side; `weights` W1 to W4 as fragments (weights.py).
 extern "C" __global__ void __launch_bounds__(32 * EDGE_WARPS, 2) pair_vectors(
@@ -102,6 +105,8 @@ extern "C" __global__ void __launch_bounds__(32 * EDGE_WARPS, 2) pair_vectors(
             const float2 more = *(const float2*)(to_row[r] + feature);
             both.x += more.x, both.y += more.y;
           }
+          // The sum of u, w and q must be finite: its products with zeros, which stand for other edges, would not be zero.
+          if (kind < 3) both = make_float2(limited(both.x), limited(both.y));
           words[part] = pack_half(both.x, both.y);
         }
         if (kind == 3) {  // v is a right operand: features as columns, pairs as rows
