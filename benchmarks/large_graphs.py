@@ -4,9 +4,10 @@
 
 For each size it compiles the training step of one seed and one sample, says how much memory XLA plans for, takes
 some steps and says how long the fastest took and the peak of the device's memory so far (sizes ascend, so it is the
-size's own). A step that does not fit ends the row, not the script. Then it times the forward pass of the attention at
-batch 32 and 64 nodes: the layer on its own, `narkit.TripletEdgeAttention`, on dense features, and a step of TEAM's
-processor (attention, messages, maximum, update), which on a GPU runs as fused kernels.
+size's own). A step that does not fit ends the row, not the script. Before that it times the forward pass of the
+attention at batch 32 and 64 nodes: the layer on its own, `narkit.TripletEdgeAttention`, on dense features, and a step
+of TEAM's processor (attention, messages, maximum, update), which on a GPU run as fused kernels. Both run in a loop on
+the device, and what a program takes for one round is subtracted, so the host's part does not count.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from narkit import machine
 from narkit.compiler import compiler_options
 from narkit.data.transforms import transform
 from narkit.experiments.presets import preset
+from narkit.files import write_with_folder
 from narkit.kernels import report_paths
 from narkit.models.features import Scalars
 from narkit.training.programs import Programs, stack_batches
-from narkit.training.run import peak_memory
+
+FURTHER_ROUNDS = 20
 
 
 def fastest(run: Callable[[], Any], repeats: int) -> float:
@@ -41,6 +44,11 @@ def fastest(run: Callable[[], Any], repeats: int) -> float:
         jax.block_until_ready(run())
         times.append(time.perf_counter() - start)
     return min(times[1:])
+
+
+def per_round(run: Callable[[int], Callable[[], Any]], repeats: int) -> float:
+    """Seconds of one further round, where `run(count)` is a program that takes `count` rounds on the device."""
+    return (fastest(run(1 + FURTHER_ROUNDS), repeats) - fastest(run(1), repeats)) / FURTHER_ROUNDS
 
 
 def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: int) -> dict[str, Any]:
@@ -72,14 +80,17 @@ def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: in
         row["loss"] = float(step()[0])
     except jax.errors.JaxRuntimeError as error:
         row["failed"] = str(error).splitlines()[0]
-    peak = peak_memory()
+    peak = machine.peak_memory()
     if peak is not None:
         row["peak_gb"] = peak / 1e9
     return row
 
 
 def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str, Any]:
-    """The forward pass of the layer on its own, and of a step of TEAM's processor."""
+    """The forward pass of the layer on its own, and of a step of TEAM's processor.
+
+    The layer's edges and the processor's hidden states are what the round before made of them.
+    """
     hidden_size = 128
     keys = iter(jax.random.split(jax.random.key(0), 9))
 
@@ -88,7 +99,13 @@ def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str
 
     layer = narkit.TripletEdgeAttention(hidden_size, key=next(keys))
     dense = (normal(num_nodes, hidden_size), normal(num_nodes, num_nodes, hidden_size), normal(hidden_size))
-    alone = jax.jit(lambda layer, *features: jax.vmap(layer)(*features), compiler_options=compiler_options())
+
+    def layer_rounds(count: int) -> Callable[[], Any]:
+        def run(layer: Any, nodes: Any, edges: Any, graph: Any) -> Any:
+            return jax.lax.fori_loop(0, count, lambda _, edges: jax.vmap(layer)(nodes, edges, graph), edges)
+
+        program = jax.jit(run, compiler_options=compiler_options())
+        return lambda: program(layer, *dense)
 
     reasoner = narkit.Reasoner("bfs", "team", hidden_size, key=next(keys))
     bases = reasoner.encoders["bfs"].bases(narkit.ALGORITHMS["bfs"].transformed_spec)
@@ -97,17 +114,30 @@ def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str
     scalars = Scalars.of(*(normal(*axes, size) for axes, size in zip(at, sizes, strict=True)))
     hidden = normal(num_nodes, hidden_size)
     everyone = jnp.ones((batch_size, num_nodes, num_nodes), bool)
-    step = jax.jit(
-        lambda reasoner, *features: reasoner.bind("bfs").processor.batched(*features),
-        compiler_options=compiler_options(),
-    )
+
+    def processor_rounds(count: int) -> Callable[[], Any]:
+        def run(reasoner: Any, scalars: Any, adjacency: Any, hidden: Any) -> Any:
+            processor = reasoner.bind("bfs").processor
+            return jax.lax.fori_loop(0, count, lambda _, h: processor.batched(scalars, adjacency, h), hidden)
+
+        program = jax.jit(run, compiler_options=compiler_options())
+        return lambda: program(reasoner, scalars, everyone, hidden)
+
     return {
         "batch": batch_size,
         "nodes": num_nodes,
-        "layer_ms": 1e3 * fastest(lambda: alone(layer, *dense), repeats),
-        "processor_step_ms": 1e3 * fastest(lambda: step(reasoner, scalars, everyone, hidden), repeats),
+        "further_rounds": FURTHER_ROUNDS,
+        "layer_ms": 1e3 * per_round(layer_rounds, repeats),
+        "processor_step_ms": 1e3 * per_round(processor_rounds, repeats),
         "paths": report_paths("bfs", "team", num_nodes),
     }
+
+
+def report(measured: dict[str, Any], record: dict[str, Any], out: Path | None) -> None:
+    """Prints what was just measured and writes the record so far: a larger graph may end the process."""
+    print(json.dumps(measured), flush=True)
+    if out is not None:
+        write_with_folder(out, json.dumps(record, indent=2) + "\n")
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -129,13 +159,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     }
     samples, nodes = map(int, options.attention.split("x"))
     record["attention"] = measure_attention(samples, nodes, max(10, options.repeats))
-    print(json.dumps(record["attention"]), flush=True)
+    report(record["attention"], record, options.out)
     for size in sorted(map(int, options.sizes.split(","))):
         row = measure_training(options.algorithm, options.processor, size, options.repeats)
-        print(json.dumps(row), flush=True)
         record["training"].append(row)
-        if options.out is not None:  # after every row: a larger one may end the process
-            options.out.write_text(json.dumps(record, indent=2) + "\n")
+        report(row, record, options.out)
     return record
 
 

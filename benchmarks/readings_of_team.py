@@ -152,10 +152,10 @@ def num_parameters(name: str, hidden_size: int = 128) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
-def train(algorithm: str, name: str, seeds: int, options: dict[str, Any]) -> dict[str, Any]:
+def train(algorithm: str, name: str, seeds: int, options: dict[str, Any], settings: str = "paper") -> dict[str, Any]:
     """The curve of one reading, or of a processor of narkit's."""
     own = {"processor": "reading_of_team", "processor_options": {"name": name}} if name in READINGS else {}
-    config = preset("paper", algorithms=algorithm, seeds=tuple(range(seeds)), **({"processor": name} | own | options))
+    config = preset(settings, algorithms=algorithm, seeds=tuple(range(seeds)), **({"processor": name} | own | options))
     config = config.replace(validations=(*config.validations, TEST), test=False)
     trainer = Trainer(config, on_point=lambda trainer: print(name, trainer.progress.curve[-1].scores, flush=True))
     trainer.prepare()
@@ -190,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithm", default="insertion_sort")
     parser.add_argument("--readings", default=",".join([*READINGS, "triplet_gmpnn"]), help="names, with commas between")
+    parser.add_argument("--preset", default="paper", help="settings that are not given here")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--validate-every", type=int, default=500)
@@ -215,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = {"steps": given.steps, "validate_every": given.validate_every}
     for name in given.readings.split(","):
         if name not in stored["runs"]:
-            stored["runs"][name] = train(given.algorithm, name, given.seeds, options)
+            stored["runs"][name] = train(given.algorithm, name, given.seeds, options, given.preset)
             write_whole(given.out, json.dumps(stored))
     print(table(stored))
 

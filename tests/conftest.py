@@ -16,17 +16,22 @@ from jaxtyping import install_import_hook
 install_import_hook(["narkit.models", "narkit.kernels"], "beartype.beartype")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _release_programs() -> Iterator[None]:
-    """Lets go of compiled programs after each file: a process that keeps hundreds runs out of memory mappings."""
-    yield
-    release_programs()
+@pytest.fixture(scope="session")
+def release_programs() -> Callable[[], None]:
+    """Lets go of compiled programs: a process that keeps hundreds runs out of memory mappings."""
+    return _release_programs
 
 
-def release_programs() -> None:
+def _release_programs() -> None:
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
         gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _after_each_file(release_programs: Callable[[], None]) -> Iterator[None]:
+    yield
+    release_programs()
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +68,7 @@ def _compare_with_reference(name: str, processor: str, case: dict) -> float:
         return sum(losses.values(), jnp.zeros(())), (outputs, hints)
 
     (loss, (outputs, hints)), gradient = run(reasoner)
-    release_programs()
+    _release_programs()
     score = narkit.evaluate(name, decode_outputs(batch.spec, outputs), batch)["score"]
     largest = 0.0
     ours = {

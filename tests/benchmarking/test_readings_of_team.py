@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import narkit
+from narkit.experiments.presets import PRESETS
 from narkit.models.processors.team import TEAM
 from narkit.training.config import BENCHMARK, Validation
 
@@ -65,6 +66,37 @@ def test_a_reading_trains(name: str, script: dict[str, Any], monkeypatch: pytest
     run = script["train"]("bfs", name, 2, small | {"validations": validations})
     assert [point["step"] for point in run["curve"]] == [1, 2]
     assert script["table"]({"runs": {name: run}}).count("\n") == 2
+
+
+def test_the_command_trains_what_the_file_lacks(
+    tmp_path: Path, script: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the processor whose program takes least to compile, beside a reading that was trained before."""
+    main, out = script["main"], tmp_path / "readings.json"
+    monkeypatch.setitem(narkit.PROCESSORS, "reading_of_team", script["ReadingOfTeam"])  # as the command does, for good
+    tiny = {"hidden_size": 4, "batch_size": 2, "sizes": (4,), "validations": (Validation("ood", 4, 2),)}
+    monkeypatch.setitem(PRESETS, "tiny", tiny)
+    monkeypatch.setitem(main.__globals__, "TEST", Validation("test", 4, 2, BENCHMARK))
+    done = {"curve": [{"step": 10_000, "scores": {"ood": [0.5], "test": [0.25]}}]}
+    out.write_text(json.dumps({"algorithm": "bfs", "runs": {"skip": done}}))
+    small = ["--algorithm", "bfs", "--preset", "tiny", "--seeds", "1", "--steps", "1", "--validate-every", "1"]
+    main([*small, "--readings", "skip,deepsets", "--out", str(out)])
+    stored = json.loads(out.read_text())
+    assert stored["runs"]["skip"] == done
+    run = stored["runs"]["deepsets"]
+    assert run["kernels"] == "plain" and run["config"]["processor"] == "deepsets"
+    (point,) = run["curve"]
+    assert point["step"] == 1 and point["scores"].keys() == {"ood", "test"}
+    trained = capsys.readouterr().out
+    assert trained.endswith(f"{script['table'](stored)}\n")
+    main(["--show", str(out)])
+    assert capsys.readouterr().out == f"{script['table'](stored)}\n"
+
+
+def test_the_command_says_what_it_expects(script: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        script["main"]([])
+    assert "expected --out FILE.json, or --show FILE.json" in capsys.readouterr().err
 
 
 def test_the_page_has_the_table(script: dict[str, Any]) -> None:

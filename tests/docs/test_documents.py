@@ -102,3 +102,15 @@ def test_named_files_exist(name: str) -> None:
         assert (ROOT / path).exists(), path
     for path in re.findall(r"^(?: {4})?\S*python\S* ([\w/]+\.py)\b", text, re.MULTILINE):
         assert (ROOT / path).exists(), path
+
+
+def test_scripts_have_the_options_that_they_are_called_with() -> None:
+    """In documents and in their own descriptions."""
+    scripts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "benchmarks").glob("*.py")}
+    called = set()
+    for text in (*TEXTS.values(), *scripts.values()):
+        for script, arguments in re.findall(r"python (benchmarks/\w+\.py)(.*)$", text, re.MULTILINE):
+            called.add(script)
+            for option in re.findall(r"--[\w-]+", arguments):
+                assert f'add_argument("{option}"' in scripts[script], f"{script} {option}"
+    assert called == {script for script, text in scripts.items() if "def main(" in text}

@@ -136,22 +136,27 @@ inline float from_half(uint32_t half) {
 }
 inline uint32_t pack_half(float low, float high) { return to_half(low) | to_half(high) << 16; }
 inline float2 unpack_half(uint32_t packed) { return {from_half(packed & 0xffffu), from_half(packed >> 16)}; }
+// What an operation on halves gives: unlike a conversion, beyond the largest number it is infinite.
+inline uint32_t pack_result(float low, float high) {
+  const auto of = [](float value) { return fabsf(value) >= 65520.0f ? copysignf(INFINITY, value) : value; };
+  return pack_half(of(low), of(high));
+}
 inline uint32_t add_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
-  return pack_half(x.x + y.x, x.y + y.y);
+  return pack_result(x.x + y.x, x.y + y.y);
 }
 inline uint32_t negative_half(uint32_t a) { return a ^ 0x80008000u; }
 inline uint32_t multiply_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
-  return pack_half(x.x * y.x, x.y * y.y);
+  return pack_result(x.x * y.x, x.y * y.y);
 }
 inline uint32_t multiply_add_half2(uint32_t a, uint32_t b, uint32_t c) {
   const float2 x = unpack_half(a), y = unpack_half(b), z = unpack_half(c);
-  return pack_half(fmaf(x.x, y.x, z.x), fmaf(x.y, y.y, z.y));
+  return pack_result(fmaf(x.x, y.x, z.x), fmaf(x.y, y.y, z.y));
 }
 inline uint32_t add_rectified_half(uint32_t a, uint32_t b) {
   const float2 x = unpack_half(a), y = unpack_half(b);
-  return pack_half(fmaxf(x.x + y.x, 0.0f), fmaxf(x.y + y.y, 0.0f));
+  return pack_result(fmaxf(x.x + y.x, 0.0f), fmaxf(x.y + y.y, 0.0f));
 }
 inline uint32_t twice_low(uint32_t packed) { return (packed & 0xffffu) | packed << 16; }
 inline uint32_t twice_high(uint32_t packed) { return (packed & 0xffff0000u) | packed >> 16; }

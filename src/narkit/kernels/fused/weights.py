@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,8 +12,8 @@ HIDDEN_SIZE = 128  # the width that kernels are written for
 TILE = 64  # columns of weights in TF32 that a block takes, as in node_product.cu
 
 
-def fragments(weights: Float[Array, "*many 128 128"]) -> Float[Array, "*many 8 8 32 8"]:
-    """Weights (inputs, outputs) as bfloat16 in the order of the matrix units.
+def fragments(weights: Float[Array, "*many 128 128"], dtype: Any = jnp.bfloat16) -> Float[Array, "*many 8 8 32 8"]:
+    """Weights (inputs, outputs) as bfloat16, or another type of 16 bits, in the order of the matrix units.
 
     A lane l of a warp needs, for 16 inputs k and 8 outputs n, the four weights with k in (2q, 2q + 1, 2q + 8, 2q + 9)
     and n = l // 4, where q = l % 4. They stand next to each other here, and next to those for the 8 outputs that
@@ -21,7 +23,7 @@ def fragments(weights: Float[Array, "*many 128 128"]) -> Float[Array, "*many 8 8
     split = weights.reshape(*many, inputs // 16, 2, 4, 2, outputs // 16, 2, 8)
     # (k tile, k half, q, k parity, n pair, n half, n) -> (k tile, n pair, n, q, n half, k half, k parity)
     order = [len(many) + axis for axis in (0, 4, 6, 2, 5, 1, 3)]
-    ordered = split.transpose(*range(len(many)), *order).astype(jnp.bfloat16)
+    ordered = split.transpose(*range(len(many)), *order).astype(dtype)
     return ordered.reshape(*many, inputs // 16, outputs // 16, 32, 8)
 
 
