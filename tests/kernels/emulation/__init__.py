@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import mmap
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ import pytest
 from narkit.kernels.fused import launch
 
 COMPILER = shutil.which("g++")
+LIBC, PAGE = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
 
 one_at_a_time = threading.Lock()  # XLA may run kernels side by side that do not wait for each other
 
@@ -39,17 +41,36 @@ def emulated() -> Iterator[None]:
 
 
 def _run(kernel: launch.Kernel, rows: launch.Rows | None, seeds: int, outputs, *operands) -> list[np.ndarray]:
-    arrays = [np.ascontiguousarray(operand) for operand in operands]
-    results = [np.full(output.shape, -1, output.dtype) for output in outputs]
+    arrays = [_guarded(operand) for operand in operands]
+    results = [_guarded(np.full(output.shape, -1, output.dtype)) for output in outputs]
     if rows is not None:
         for i, stack in zip(rows.written, arrays[len(arrays) - len(rows.written) :], strict=True):
-            results[i] = stack.copy()
-    pointers = (ctypes.c_void_p * (len(arrays) + len(results)))(*(a.ctypes.data for a in [*arrays, *results]))
+            results[i] = _guarded(stack)
+    pointers = (ctypes.c_void_p * (len(arrays) + len(results)))(*map(_address, [*arrays, *results]))
     grid = (ctypes.c_int * 3)(*kernel.grid, seeds)
     library = _library(kernel.source, kernel.macros) if rows is None else _library_on_rows(kernel, rows)
     with one_at_a_time:
         getattr(library, f"run_{kernel.name}")(grid, kernel.threads, kernel.shared_bytes, pointers)
-    return results
+    return [result.copy() for result in results]
+
+
+def _guarded(array: np.ndarray) -> np.ndarray:
+    """A copy between pages that nobody may touch: a kernel that reads or writes behind it ends the process.
+
+    It ends where the second such page begins, but for what a multiple of 16 bytes leaves.
+    """
+    size = -(-array.nbytes // 16) * 16
+    length = (-(-size // PAGE) + 2) * PAGE
+    pages = np.frombuffer(mmap.mmap(-1, length), np.uint8)
+    for guard in (pages[:PAGE], pages[-PAGE:]):
+        assert LIBC.mprotect(ctypes.c_void_p(_address(guard)), PAGE, 0) == 0
+    copy = pages[-PAGE - size :][: array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]  # `array.ctypes` would keep it until garbage is collected
 
 
 @functools.cache
