@@ -124,6 +124,7 @@ def test_a_signal_saves_first(
     assert "1 interrupted; stopped by a signal, everything is saved: the same command goes on" in printed
 
 
+@pytest.mark.slow  # by default a claim that excludes others, and cells side by side, stand for it
 def test_two_sweeps_share_the_work(
     whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
 ) -> None:
