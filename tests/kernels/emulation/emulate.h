@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #define EMULATED
 #define __device__
@@ -39,8 +39,10 @@ static const int kMostThreads = 512;
 static int num_threads;  // of a block
 
 enum State { kRuns, kAtWarp, kAtBlock, kDone };
-struct Coroutine { ucontext_t context; jmp_buf place; std::vector<char> stack; State state; bool started; int exchanges; };
+struct Coroutine { ucontext_t context; jmp_buf place; State state; bool started; int exchanges; };
 static Coroutine coroutines[kMostThreads];
+static const size_t kStackSize = 1 << 18;
+static std::unique_ptr<char[]> stacks;  // not initialised, so that only what is used of them takes memory
 static ucontext_t scheduler_context;
 static jmp_buf scheduler;
 static uint32_t exchanged[2][kMostThreads / 32][32][6];
@@ -256,12 +258,12 @@ inline void resume(Coroutine& c) {
 }
 
 inline void run_block() {
+  if (!stacks) stacks.reset(new char[kMostThreads * kStackSize]);
   for (int t = 0; t < num_threads; ++t) {
     Coroutine& c = coroutines[t];
-    c.stack.resize(1 << 18);
     getcontext(&c.context);
-    c.context.uc_stack.ss_sp = c.stack.data();
-    c.context.uc_stack.ss_size = c.stack.size();
+    c.context.uc_stack.ss_sp = stacks.get() + t * kStackSize;
+    c.context.uc_stack.ss_size = kStackSize;
     c.context.uc_link = &scheduler_context;
     makecontext(&c.context, enter, 0);
     c.state = kRuns;
