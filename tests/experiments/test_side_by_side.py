@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from narkit.cli import app
 from narkit.experiments.cells import Cell, SweepDirectory
 from narkit.experiments.failures import Failure, kind_of
-from narkit.experiments.side_by_side import MEMORY_VARIABLES, run_side_by_side
+from narkit.experiments.side_by_side import MEMORY_VARIABLES, SideBySide
 from narkit.experiments.sweep import Outcome, SweepObserver, SweepOptions, run_sweep
 
 TinyCells = Callable[..., list[Cell]]
@@ -64,7 +64,7 @@ def play(
     """Two processes at a time. Returns the outcome, what happened in which order, and what was told."""
     told: list[str] = []
     command = (sys.executable, "-c", PROCESS, json.dumps(scenario), OUT_OF_MEMORY, LOST)
-    outcome = run_side_by_side(
+    outcome = SideBySide(
         tiny_cells(algorithms=tuple(scenario)),
         SweepDirectory(folder),
         2,
@@ -72,7 +72,7 @@ def play(
         options=SweepOptions(**options),
         tell=told.append,
         command=command,
-    )
+    ).run()
     return outcome, (folder / "log").read_text().splitlines(), told
 
 
@@ -121,7 +121,7 @@ def test_crashes_are_failures_after_three_tries(tiny_cells: TinyCells, tmp_path:
 def test_a_full_disk_ends_all(tiny_cells: TinyCells, tmp_path: Path) -> None:
     scenario = {"dfs": ["disk"], "minimum": ["finished for 60"], "bfs": ["finished"]}
     outcome, log, _ = play(tiny_cells, tmp_path, scenario)
-    assert outcome.no_cell_to_blame
+    assert outcome.cannot_go_on
     assert outcome.failed == []
     assert not any("bfs" in line or line == "end minimum finished" for line in log)
 

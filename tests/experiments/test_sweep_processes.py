@@ -108,20 +108,21 @@ def test_sweeps_killed_twenty_times(
             break
 
 
-def test_a_signal_saves_first(
-    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
-) -> None:
-    longer = [*tiny_arguments, "--set", "steps=100000", "--algorithms", "bfs"]
-    with start(longer, tmp_path, program_cache) as process:
+@pytest.mark.parametrize("names", [["bfs"], ["bfs", "minimum"]], ids=["one", "side by side"])
+def test_a_signal_saves_first(names: list[str], tiny_arguments: list[str], program_cache: Path, tmp_path: Path) -> None:
+    grid = ["--set", "steps=100000", "--algorithms", ",".join(names), "--processes", str(len(names))]
+    with start([*tiny_arguments, *grid], tmp_path, program_cache) as process:
         assert process.stdout is not None
-        while "training" not in process.stdout.readline():
-            pass
+        training = 0
+        while training < len(names):
+            training += process.stdout.readline().endswith(" training\n")
         time.sleep(0.5)
         process.terminate()
         printed = process.stdout.read()
     assert process.returncode == 128 + signal.SIGTERM, printed
-    assert "mpnn/bfs stopped at step" in printed
-    assert "1 interrupted; stopped by a signal, everything is saved: the same command goes on" in printed
+    assert all(f"mpnn/{name} stopped at step" in printed for name in names)
+    ending = "interrupted; stopped by a signal, everything is saved: the same command goes on"
+    assert f"{len(names)} {ending}" in printed
 
 
 @pytest.mark.slow  # by default a claim that excludes others, and cells side by side, stand for it
@@ -144,23 +145,6 @@ def test_cells_side_by_side(
     assert "all cells are finished" in printed
     assert results(tmp_path) == whole
     assert files_of(tmp_path) == FILES
-
-
-def test_a_signal_saves_cells_side_by_side(
-    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
-) -> None:
-    longer = [*tiny_arguments, "--set", "steps=100000", "--processes", "2"]
-    with start(longer, tmp_path, program_cache) as process:
-        assert process.stdout is not None
-        training = 0
-        while training < 2:
-            training += process.stdout.readline().endswith(" training\n")
-        process.terminate()
-        printed = process.stdout.read()
-    assert process.returncode == 128 + signal.SIGTERM, printed
-    assert "mpnn/bfs stopped at step" in printed
-    assert "mpnn/minimum stopped at step" in printed
-    assert "2 interrupted; stopped by a signal, everything is saved: the same command goes on" in printed
 
 
 def test_a_full_disk_ends_the_sweep_and_loses_nothing(

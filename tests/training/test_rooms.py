@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from narkit.training.rooms import make_rooms, walled
+from narkit.training.rooms import build_walls, make_rooms
 
 LARGEST_PROGRAM = 20_000_000_000
 PROGRAMS = [int(share * LARGEST_PROGRAM) for share in (0.02, 0.1, 0.4, 0.7, 1.0)]  # of five sizes, in turn
@@ -70,7 +70,7 @@ def test_programs_find_a_place_beside_rooms_and_not_without() -> None:
     size = int(1.1 * LARGEST_PROGRAM)
     assert train(Memory(size)) < 100
     memory = Memory(size)
-    walls = walled(sum(ARRAYS), BATCHES, memory.allocate)
+    walls = build_walls(sum(ARRAYS), BATCHES, memory.allocate)
     assert len(walls) == BATCHES
     assert train(memory) == 500
 

@@ -15,13 +15,14 @@ import typer
 from rich.console import Console
 
 from narkit.commands.choices import mistakes
-from narkit.commands.sweep_display import SweepDisplay, result, stamped, state_table
+from narkit.commands.sweep_display import SweepDisplay, print_line, result, state_table
 from narkit.commands.train import parse_settings
 from narkit.commands.training_display import seconds
 from narkit.experiments.cells import Cell, State, SweepDirectory, SweepError, make_cells
 from narkit.experiments.lengths import mean_training_steps
 from narkit.experiments.plan import Predictor
 from narkit.experiments.records import RunRecord
+from narkit.experiments.side_by_side import SideBySide
 from narkit.experiments.sweep import Outcome, SweepOptions, run_sweep
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.run_directory import RunDirectoryError
@@ -148,10 +149,8 @@ def run_side_by_side(
     options: SweepOptions,
 ) -> NoReturn:
     """As `run`, with so many cells at a time, each in a process of its own."""
-    from narkit.experiments import side_by_side
-
-    say = functools.partial(stamped, console)
-    outcome = side_by_side.run_side_by_side(cells, directory, processes, preset=preset, options=options, tell=say)
+    say = functools.partial(print_line, console)
+    outcome = SideBySide(cells, directory, processes, preset=preset, options=options, tell=say).run()
     raise typer.Exit(_summary(say, directory, cells, outcome))
 
 
@@ -176,7 +175,7 @@ def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequenc
         say("--retry-failed runs them again")
     if outcome.signal_number is not None:
         return 128 + outcome.signal_number
-    return 1 if failed or outcome.no_cell_to_blame else 0
+    return 1 if failed or outcome.cannot_go_on else 0
 
 
 def _leave(code: int) -> NoReturn:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from narkit.commands.sweep_display import SweepDisplay
-from narkit.experiments.side_by_side import NO_CELL_TO_BLAME, Order
+from narkit.experiments.side_by_side import CANNOT_GO_ON, Order
 from narkit.experiments.sweep import run_sweep
 from narkit.training.checkpoint import CheckpointWriteError
 
@@ -27,7 +27,7 @@ def main() -> int:
             run_sweep([order.cell], order.directory, preset=order.preset, options=options, observer=display)
     except (CheckpointWriteError, OSError) as error:
         display.say(f"Error: {error}", "red")
-        return NO_CELL_TO_BLAME
+        return CANNOT_GO_ON
     return 0
 
 

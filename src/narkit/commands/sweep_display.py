@@ -53,7 +53,7 @@ class SweepDisplay(SweepObserver):
             self._live.stop()
 
     def say(self, text: str, style: str | None = None) -> None:
-        stamped(self.console, text, style)
+        print_line(self.console, text, style)
 
     # What happens to cells.
 
@@ -148,7 +148,7 @@ class SweepDisplay(SweepObserver):
         return Group(*lines)
 
 
-def stamped(console: Console, text: str, style: str | None = None) -> None:
+def print_line(console: Console, text: str, style: str | None = None) -> None:
     """Prints a line at once, with the time where no terminal shows it."""
     stamp = "" if console.is_terminal else time.strftime("%H:%M:%S ")
     console.print(f"{stamp}{text}", soft_wrap=True, highlight=False, markup=False, style=style)

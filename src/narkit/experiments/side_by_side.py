@@ -32,7 +32,7 @@ MEMORY_VARIABLES = (
 )
 MOST_TRIES = 3  # of a cell whose process lost the device
 COMMAND = (sys.executable, "-m", "narkit.commands.sweep_cell")
-NO_CELL_TO_BLAME = 3  # the exit code of a process after errors that every other cell would meet, too: the disk is full
+CANNOT_GO_ON = 3  # the exit code of a process after errors that every other cell would meet, too: the disk is full
 
 
 @dataclass(frozen=True)
@@ -47,27 +47,6 @@ class Order:
     ends_at: float | None  # the budget's end, as `time.time` has it: what loading JAX takes counts
 
 
-def run_side_by_side(
-    cells: Sequence[Cell],
-    directory: SweepDirectory,
-    processes: int,
-    *,
-    preset: str,
-    options: SweepOptions,
-    tell: Callable[[str], None],
-    command: Sequence[str] = COMMAND,
-) -> Outcome:
-    """Runs the cells of a sweep, so many at a time, the longest first.
-
-    A cell that runs out of memory beside others is run once more by itself, after all others. A process that loses the
-    device may have taken those beside it along, so no other is begun before all have ended; then their cells go on
-    from their checkpoints.
-    """
-    directory.check(cells)
-    with budgeted(options.budget) as asked:
-        return _SideBySide(cells, directory, processes, preset, options, tell, command, asked).complete()
-
-
 @dataclass
 class _Worker:
     cell: Cell
@@ -75,22 +54,28 @@ class _Worker:
     is_alone: bool
 
 
-class _SideBySide:
-    """One call of `run_side_by_side`."""
+class SideBySide:
+    """Runs the cells of a sweep, so many at a time, the longest first.
+
+    A cell that runs out of memory beside others is run once more by itself, after all others. A process that loses the
+    device may have taken those beside it along, so no other is begun before all have ended; then their cells go on
+    from their checkpoints.
+    """
 
     def __init__(
         self,
         cells: Sequence[Cell],
         directory: SweepDirectory,
         processes: int,
+        *,
         preset: str,
         options: SweepOptions,
         tell: Callable[[str], None],
-        command: Sequence[str],
-        asked: Interruption,
+        command: Sequence[str] = COMMAND,
     ):
+        directory.check(cells)
         self.cells, self.directory, self.processes = list(cells), directory, processes
-        self.preset, self.tell, self.command, self.asked = preset, tell, command, asked
+        self.preset, self.tell, self.command, self.budget = preset, tell, command, options.budget
         threads = options.threads or max(1, min(default_threads(), (os.cpu_count() or 1) // processes))
         # Which failed cells are run again is decided here.
         self.options = replace(options, budget=None, retry_failed=True, compile_ahead=False, threads=threads)
@@ -103,17 +88,18 @@ class _SideBySide:
         self.is_draining = False  # no process is begun before all have ended
         self.outcome = Outcome()
 
-    def complete(self) -> Outcome:
-        try:
-            while not self.asked and not self.outcome.no_cell_to_blame:
-                self._begin()
-                if not self.workers:
-                    break
-                self._collect()
-        finally:
-            self._end_all()
-        self.outcome.signal_number = self.asked.signal_number
-        self.outcome.out_of_time = bool(self.asked) and self.asked.signal_number is None
+    def run(self) -> Outcome:
+        with budgeted(self.budget) as asked:
+            try:
+                while not asked and not self.outcome.cannot_go_on:
+                    self._begin()
+                    if not self.workers:
+                        break
+                    self._collect(asked)
+            finally:
+                self._end_all()
+        self.outcome.signal_number = asked.signal_number
+        self.outcome.out_of_time = bool(asked) and asked.signal_number is None
         return self.outcome
 
     def _is_wanted(self, cell: Cell, retry_failed: bool) -> bool:
@@ -149,9 +135,9 @@ class _SideBySide:
             pass
         self.workers.append(_Worker(cell, process, is_alone))
 
-    def _collect(self) -> None:
+    def _collect(self, asked: Interruption) -> None:
         """Waits until a process has ended, or the sweep is to, and sees to the cells of those that have."""
-        while not self.asked:
+        while not asked:
             ended = [worker for worker in self.workers if worker.process.poll() is not None]
             if ended:
                 for worker in ended:
@@ -165,8 +151,8 @@ class _SideBySide:
         state = self.directory.state(cell)
         if state is State.FINISHED:
             self.outcome.finished.append(cell)
-        elif code == NO_CELL_TO_BLAME:
-            self.outcome.no_cell_to_blame = True
+        elif code == CANNOT_GO_ON:
+            self.outcome.cannot_go_on = True
         elif state is State.FAILED:
             self._after_failure(worker, kind_of(self.directory.failure(cell) or ""))
         elif code != 0:

@@ -73,7 +73,7 @@ class Outcome:
     out_of_time: bool = False
     signal_number: int | None = None
     device_lost: bool = False  # this process cannot use it any more, so the cells that are left were not tried
-    no_cell_to_blame: bool = False  # the disk is full, say, and no other cell would have fared better
+    cannot_go_on: bool = False  # the disk is full, say, and no other cell would have fared better
 
 
 def run_sweep(

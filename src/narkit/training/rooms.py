@@ -27,10 +27,10 @@ def make_rooms(batch_bytes: int, count: int) -> list[jax.Array]:
     """
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
     size = int(GROWTH * batch_bytes)
-    return walled(size, count, _allocate) if count * (size + WALL) <= LARGEST_SHARE * limit else []
+    return build_walls(size, count, _allocate) if count * (size + WALL) <= LARGEST_SHARE * limit else []
 
 
-def walled(size: int, count: int, allocate: Callable[[int], Any]) -> list[Any]:
+def build_walls(size: int, count: int, allocate: Callable[[int], Any]) -> list[Any]:
     """Arrays with a free piece of this many bytes before each of them, where all else that is free is in one piece."""
     rooms, walls = [], []
     for _ in range(count):
