@@ -1,4 +1,4 @@
-"""Feeds training: which batch comes at which step, stacked over seeds and moved to the device ahead of time."""
+"""Feeds training: which batch comes at which step, of all seeds at once, made ahead of time."""
 
 from __future__ import annotations
 
@@ -8,23 +8,32 @@ import jax
 import numpy as np
 
 from narkit.algorithms import ALGORITHMS
-from narkit.data.batch import Batch
+from narkit.data.batch import Arrays, Batch
+from narkit.data.blocks import zeros_in_one_block
+from narkit.data.execution import sample_seeds
 from narkit.data.splits import SPLITS, load_split
-from narkit.data.stream import Ahead, TrainingStream
+from narkit.data.stream import Ahead
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
 from narkit.training.config import TrainConfig
-from narkit.training.programs import stack_batches
 
 ROOM = 1.25  # how many more rows than the longest trajectory seen so far; more than needed costs only memory
 
 
 @dataclass(frozen=True)
 class Meal:
-    """What one training step eats."""
+    """What one training step eats. The batch is in NumPy arrays until the step is handed to the device.
+
+    Handing them over moves them there, in compiled code. `jax.device_put` is Python: it would hold the interpreter for
+    longer than all else that is done for a batch. Nobody may change the arrays, which may still be read after the call.
+    """
 
     batch: DeviceBatch
     num_steps: int  # how many processor steps the longest sample of all seeds needs
+
+    def on_device(self) -> Meal:
+        """The same with its batch on the device, for steps that are timed without their data."""
+        return Meal(jax.device_put(self.batch), self.num_steps)
 
 
 class Feed:
@@ -33,37 +42,43 @@ class Feed:
     def __init__(self, config: TrainConfig):
         self._config = config
         self._capacities: dict[tuple[str, int], int] = {}
+        self._seeds = np.array(config.seeds, np.int64)
+        self._sizes = {name: ALGORITHMS[name].training_sizes(config.sizes) for name in config.algorithms}
         self._fixed = {name: self._official(name) for name in config.algorithms} if config.fixed_training_set else {}
 
     def _official(self, name: str) -> Batch:
         return transform(load_split(name, "train"), random_positions=self._config.random_positions)
 
     def meal(self, step: int) -> Meal:
-        config = self._config
-        algorithm = config.algorithms[step % len(config.algorithms)]
-        turn = step // len(config.algorithms)
-        batches = [self._batch(algorithm, seed, turn) for seed in config.seeds]
-        longest = max(int(batch.lengths.max()) for batch in batches)
-        batch = stack_batches(batches, self._capacity(algorithm, batches[0].num_nodes, longest))
-        return Meal(jax.device_put(batch), max(1, longest - 1))
+        algorithm, turn = self._turn(step)
+        batch = self._batch(algorithm, self._seeds, turn)
+        longest = int(batch.lengths.max())
+        capacity = self._capacity(algorithm, batch.num_nodes, longest)
+        return Meal(by_seed(batch, len(self._seeds), capacity), max(1, longest - 1))
+
+    def _turn(self, step: int) -> tuple[str, int]:
+        """The algorithm of a step, and how many steps it had before."""
+        turn, place = divmod(step, len(self._config.algorithms))
+        return self._config.algorithms[place], turn
 
     def kind_of_batch(self, step: int) -> tuple[str, int]:
         """The algorithm and nominal size of a step's batch."""
-        config = self._config
-        algorithm = config.algorithms[step % len(config.algorithms)]
-        if config.fixed_training_set:
-            return algorithm, SPLITS["train"].size
-        return algorithm, TrainingStream(algorithm, 0, config.sizes, config.batch_size).size(
-            step // len(config.algorithms)
-        )
+        algorithm, turn = self._turn(step)
+        return algorithm, SPLITS["train"].size if self._config.fixed_training_set else self._size(algorithm, turn)
 
-    def _batch(self, algorithm: str, seed: int, turn: int) -> Batch:
-        config = self._config
-        if config.fixed_training_set:
+    def _size(self, algorithm: str, turn: int) -> int:
+        """As a `TrainingStream` takes turns, which would be made and checked anew for every batch."""
+        sizes = self._sizes[algorithm]
+        return sizes[turn % len(sizes)]
+
+    def _batch(self, algorithm: str, seeds: np.ndarray, turn: int) -> Batch:
+        """The samples of some seeds, one seed's after the other's."""
+        batch_size = self._config.batch_size
+        if self._config.fixed_training_set:
             fixed = self._fixed[algorithm]
-            chosen = np.random.default_rng([seed, turn]).integers(0, len(fixed), config.batch_size)
-            return fixed[chosen]
-        return TrainingStream(algorithm, seed, config.sizes, config.batch_size).batch(turn)
+            draws = (np.random.default_rng([seed, turn]).integers(0, len(fixed), batch_size) for seed in seeds)
+            return fixed[np.concatenate([*draws])]
+        return sample_seeds(ALGORITHMS[algorithm], self._size(algorithm, turn), batch_size, seeds, turn)
 
     def _capacity(self, algorithm: str, num_nodes: int, longest: int) -> int:
         """Rows of hints to make room for: as many as measured, or more in few stages.
@@ -82,7 +97,7 @@ class Feed:
         longest: dict[tuple[str, int], int] = {}
         for algorithm in config.algorithms:
             for turn in range(turns):
-                batch = self._batch(algorithm, config.seeds[0], turn)
+                batch = self._batch(algorithm, self._seeds[:1], turn)
                 key = (algorithm, batch.num_nodes)
                 longest[key] = max(2, longest.get(key, 0), int(batch.lengths.max()))
         self._capacities = {key: int(rows * ROOM) for key, rows in longest.items()}
@@ -101,3 +116,24 @@ class Feed:
 
     def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[Meal]:
         return Ahead(self.meal, start, look_ahead, threads)
+
+
+def by_seed(batch: Batch, num_seeds: int, capacity: int) -> DeviceBatch:
+    """The samples of several seeds with a leading seed axis, still NumPy arrays; hints are padded to `capacity` steps.
+
+    All seeds have equally many samples, one seed's after the other's. No sample may be longer than `capacity`.
+    """
+
+    def split(probes: Arrays) -> Arrays:
+        return {name: values.reshape(num_seeds, -1, *values.shape[1:]) for name, values in probes.items()}
+
+    samples = len(batch) // num_seeds
+    padded = zeros_in_one_block(
+        ((num_seeds, capacity, samples, *values.shape[2:]), values.dtype) for values in batch.hints.values()
+    )
+    for values, room in zip(batch.hints.values(), padded, strict=True):
+        rows = values[:capacity]  # samples chosen from a large set may have much empty room of their own
+        room[:, : len(rows)] = rows.reshape(-1, num_seeds, *room.shape[2:]).swapaxes(0, 1)
+    hints = dict(zip(batch.hints, padded, strict=True))
+    lengths = batch.lengths.reshape(num_seeds, samples)
+    return DeviceBatch(batch.algorithm, split(batch.inputs), hints, split(batch.outputs), lengths)
