@@ -9,7 +9,6 @@ import numpy as np
 
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Arrays, Batch
-from narkit.data.blocks import zeros_in_one_block
 from narkit.data.execution import sample_seeds
 from narkit.data.splits import SPLITS, load_split
 from narkit.data.stream import Ahead
@@ -123,17 +122,16 @@ def by_seed(batch: Batch, num_seeds: int, capacity: int) -> DeviceBatch:
 
     All seeds have equally many samples, one seed's after the other's. No sample may be longer than `capacity`.
     """
+    samples = len(batch) // num_seeds
 
     def split(probes: Arrays) -> Arrays:
-        return {name: values.reshape(num_seeds, -1, *values.shape[1:]) for name, values in probes.items()}
+        return {name: values.reshape(num_seeds, samples, *values.shape[1:]) for name, values in probes.items()}
 
-    samples = len(batch) // num_seeds
-    padded = zeros_in_one_block(
-        ((num_seeds, capacity, samples, *values.shape[2:]), values.dtype) for values in batch.hints.values()
-    )
-    for values, room in zip(batch.hints.values(), padded, strict=True):
+    hints = {}
+    for name, values in batch.hints.items():
         rows = values[:capacity]  # samples chosen from a large set may have much empty room of their own
-        room[:, : len(rows)] = rows.reshape(-1, num_seeds, *room.shape[2:]).swapaxes(0, 1)
-    hints = dict(zip(batch.hints, padded, strict=True))
+        padded = np.zeros((num_seeds, capacity, samples, *values.shape[2:]), values.dtype)
+        padded[:, : len(rows)] = rows.reshape(-1, num_seeds, *padded.shape[2:]).swapaxes(0, 1)
+        hints[name] = padded
     lengths = batch.lengths.reshape(num_seeds, samples)
     return DeviceBatch(batch.algorithm, split(batch.inputs), hints, split(batch.outputs), lengths)

@@ -30,7 +30,7 @@ LOOK_AHEAD = 16  # how many batches wait in the host's memory
 ON_DEVICE = IN_FLIGHT + 2  # batches at most: of the steps in flight, of one just handed over, of one just done
 ROOMS = 2 * ON_DEVICE  # for arrays of several batches share one, and what is left of it may be too small for others
 TURN = 5e-5  # seconds
-MAKING_DATA = 4  # threads at most: more only wait for each other's turn at the interpreter
+MAKING_DATA = 4  # threads at most: one is enough for short trajectories, long ones may need more
 COMPILING = "narkit-compile"  # how the names of threads begin that compile
 
 
