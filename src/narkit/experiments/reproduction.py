@@ -104,9 +104,13 @@ def _verdict(grid: Grid, column: Column) -> str:
     near_both = sum(abs(row.in_both_spreads) <= NEAR for row in rows.values())
     names = f" The others, with their differences: {', '.join(beyond)}." if beyond else ""
     return (
-        f"Rule {column.rule}. {len(rows) - len(beyond)} of the {len(rows)} rows that were run agree with the paper "
-        f"within two of its standard deviations, {near_both} within two of both spreads together.{names}"
+        f"Rule {column.rule}. {len(rows) - len(beyond)} of the {len(rows)} rows{_that_were_run(len(rows))} agree with "
+        f"the paper within two of its standard deviations, {near_both} within two of both spreads together.{names}"
     )
+
+
+def _that_were_run(count: int) -> str:
+    return "" if count == len(paper.labels()) else " that were run"
 
 
 def agreement_table(grid: Grid, column: Column) -> Table:
@@ -176,7 +180,7 @@ def time_table(grid: Grid) -> Table:
             label = f"{system_title(system)}, {paper.labels()[name]}"
             rows.append(Row(f"{system}_{name}", label, [*_minutes([record]), record.device]))
         devices = ", ".join(sorted({record.device for record in records.values()}))
-        label = f"{system_title(system)}, all {len(records)} that were run"
+        label = f"{system_title(system)}, all {len(records)}{_that_were_run(len(records))}"
         rows.append(Row(f"{system}_all", label, [*_minutes(list(records.values())), devices], summary=True))
     headings = [
         Heading("minutes", "minutes"),

@@ -8,7 +8,7 @@
 - The appendix has every selection rule of every run.
 
 A column has one rule, fixed in `presets.COLUMNS`. What was not run is missing; a column with a missing cell has no
-averages, only those over the cells that it has, beside the paper's over the same cells.
+averages, only those over the cells that it has, beside the paper's over the same cells. Such rows go when all is run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from narkit.experiments.presets import COLUMNS, Column
 from narkit.experiments.rendering import Cell, Heading, Number, Row, Table
 
 SHARE = "{:.0f} of 30"
+THOSE_RUN = "average_of_those_run"
 LEGEND = (
     "Micro-F1 on the official test split in percent: mean ± standard deviation of a sample over seeds (number of "
     "seeds, where it is known). Differences are ours minus the paper's."
@@ -67,7 +68,7 @@ def category_table(grid: Grid) -> Table:
         _row(grid, COLUMNS, "average_rank", "Average rank", rank, summary=True),
         _row(grid, COLUMNS, "above_90", "> 90 %", lambda c: above(90, paper.summary(c.name).above_90, c), summary=True),
         _row(grid, COLUMNS, "above_50", "> 50 %", lambda c: above(50, paper.summary(c.name).above_50, c), summary=True),
-        _number_run(grid, COLUMNS),
+        *_number_run(grid, COLUMNS),
     ]
     notes = [
         LEGEND,
@@ -97,14 +98,15 @@ def algorithm_table(grid: Grid) -> Table:
         *(algorithm(name, label) for name, label in paper.labels().items()),
         _row(grid, columns, "average_of_algorithms", "Average over 30 algorithms", average, summary=True),
         _average_of_categories(grid, columns),
-        _number_run(grid, columns),
-        _row(grid, columns, "average_of_those_run", "Average over those run only", average_of_those_run, summary=True),
+        *_number_run(grid, columns),
     ]
-    notes = [
-        LEGEND,
-        "The last row compares the same algorithms on both sides; while any is missing, it is no average of the "
-        "benchmark.",
-    ]
+    notes = [LEGEND]
+    if not is_complete(grid, columns):
+        rows.append(_row(grid, columns, THOSE_RUN, "Average over those run only", average_of_those_run, summary=True))
+        notes.append(
+            "The last row compares the same algorithms on both sides; while any is missing, it is no average of the "
+            "benchmark."
+        )
     return Table("table2", "Table 2: algorithms", "Algorithm", _headings(grid, columns), rows, notes)
 
 
@@ -138,12 +140,13 @@ def rule_table(grid: Grid) -> Table:
     """The appendix: every run under every selection rule."""
     pairs = [(system, rule) for system in grid.systems for rule in rules(grid, system)]
     scores = [grid.scores(system, rule) for system, rule in pairs]
-    averages, of_those_run = [s.average() for s in scores], [s.average_of_those_run() for s in scores]
     rows = [
         *(Row(name, label, [s.algorithm(name) for s in scores]) for name, label in paper.labels().items()),
-        Row("average_of_algorithms", "Average over 30 algorithms", averages, summary=True),
-        Row("average_of_those_run", "Average over those run only", of_those_run, summary=True),
+        Row("average_of_algorithms", "Average over 30 algorithms", [s.average() for s in scores], summary=True),
     ]
+    if not all(s.complete for s in scores):
+        of_those_run: list[Cell] = [s.average_of_those_run() for s in scores]
+        rows.append(Row(THOSE_RUN, "Average over those run only", of_those_run, summary=True))
     used = "; ".join(f"{column.title}: {column.rule}" for column in COLUMNS)
     notes = [LEGEND, RULES, f"The other tables use one rule for each column, fixed before anything was run: {used}."]
     headings = [Heading(f"{system}_{rule}", rule, system_title(system), True) for system, rule in pairs]
@@ -163,6 +166,11 @@ def system_title(system: str) -> str:
 def has_ours(grid: Grid, column: Column) -> bool:
     """Whether a column shows ours: always where the paper has scores by algorithm, else once there are records."""
     return bool(paper.algorithm_scores(column.name) or grid.records(column.system))
+
+
+def is_complete(grid: Grid, columns: Sequence[Column]) -> bool:
+    """Whether all thirty algorithms were run in every column that shows ours."""
+    return all(grid.column(column).complete for column in columns if has_ours(grid, column))
 
 
 def published_average(column: Column, names: Collection[str]) -> Score | None:
@@ -242,6 +250,9 @@ def _average_of_categories(grid: Grid, columns: Sequence[Column]) -> Row:
     return _row(grid, columns, "average_of_categories", "Average of the 8 categories", values, summary=True)
 
 
-def _number_run(grid: Grid, columns: Sequence[Column]) -> Row:
+def _number_run(grid: Grid, columns: Sequence[Column]) -> list[Row]:
+    """How many algorithms were run, while any is missing."""
+    if is_complete(grid, columns):
+        return []
     values: Values = lambda column: (None, Number(len(grid.column(column).runs), SHARE))  # noqa: E731
-    return _row(grid, columns, "algorithms_run", "Algorithms run", values, summary=True)
+    return [_row(grid, columns, "algorithms_run", "Algorithms run", values, summary=True)]
