@@ -11,8 +11,7 @@ from narkit.training.rooms import build_walls, make_rooms
 LARGEST_PROGRAM = 20_000_000_000
 PROGRAMS = [int(share * LARGEST_PROGRAM) for share in (0.02, 0.1, 0.4, 0.7, 1.0)]  # of five sizes, in turn
 ARRAYS = (22_000_000, 5_000_000, 2_000_000, 1_000_000, 200_000, 10_000)  # of the largest batch
-BATCHES = 6  # at most at a time
-ROOMS = 2 * BATCHES
+BATCHES = 24  # at most at a time
 
 
 class Memory:
@@ -54,14 +53,14 @@ def train(memory: Memory, steps: int = 500) -> int:
     def batch() -> list[Piece]:
         return [memory.allocate(int(rng.uniform(0.1, 1.0) * size)) for size in ARRAYS]
 
-    batches = [batch() for _ in range(4)]
+    batches = [batch() for _ in range(16)]
     for step in range(steps):
         try:
             program = memory.allocate(PROGRAMS[step % 5])
         except MemoryError:
             return step
         batches.append(batch())
-        if len(batches) > rng.randrange(2, BATCHES):
+        if len(batches) > rng.randrange(6, BATCHES):
             del batches[0]
         del program
     return steps
@@ -71,13 +70,13 @@ def test_programs_find_a_place_beside_rooms_and_not_without() -> None:
     size = int(1.1 * LARGEST_PROGRAM)
     assert train(Memory(size)) < 100
     memory = Memory(size)
-    walls = build_walls(sum(ARRAYS), ROOMS, memory.allocate)
-    assert len(walls) == ROOMS
+    walls = build_walls(sum(ARRAYS), BATCHES, memory.allocate)
+    assert len(walls) == BATCHES
     assert train(memory) == 500
 
 
 def test_memory_that_is_not_counted_has_no_rooms() -> None:
-    assert make_rooms(10**6, ROOMS) == []
+    assert make_rooms(10**6, 24) == []
 
 
 def test_memory_is_the_smallest_piece() -> None:

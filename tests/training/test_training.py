@@ -55,7 +55,7 @@ def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
     stream = TrainingStream("bfs", 7, (4, 5), 4)
     for step in range(4):
         ours, theirs, batch = together.meal(step).batch, alone.meal(step).batch, stream.batch(step)
-        assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(ours))  # not moved yet
+        assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(ours))
         for name, values in batch.inputs.items():
             assert np.array_equal(ours.inputs[name][1], values)
             assert np.array_equal(theirs.inputs[name][0], values)
@@ -64,16 +64,14 @@ def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
             assert np.array_equal(theirs.hints[name][0, : len(values)], values)
 
 
-def test_a_step_is_the_same_with_its_batch_on_the_device(tiny: Tiny) -> None:
-    config = tiny()
-    programs, meal, seeds = Programs(config), Feed(config).meal(0), jnp.asarray(config.seeds, jnp.uint32)
-    moved = meal.on_device()
-    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(moved.batch))
-    states = [
-        programs.train_step(programs.initial_state(), batch, seeds, np.int32(0), np.int32(meal.num_steps))[0]
-        for batch in (meal.batch, moved.batch)
-    ]
-    assert np.array_equal(states[0].parameters, states[1].parameters)
+def test_meals_made_ahead_are_on_the_device(tiny: Tiny) -> None:
+    feed = Feed(tiny())
+    with feed.ahead(3, look_ahead=2, threads=2) as meals:
+        for step in (3, 4, 5):
+            ours, meal = next(meals), feed.meal(step)
+            assert ours.num_steps == meal.num_steps
+            leaves = zip(jax.tree.leaves(ours.batch), jax.tree.leaves(meal.batch), strict=True)
+            assert all(isinstance(leaf, jax.Array) and np.array_equal(leaf, other) for leaf, other in leaves)
 
 
 def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:

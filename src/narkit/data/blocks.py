@@ -13,10 +13,10 @@ ALIGNMENT = 64  # bytes: a line of a CPU's cache
 def zeros_in_one_block(layouts: Iterable[tuple[tuple[int, ...], np.dtype]]) -> list[np.ndarray]:
     """An array of zeros for each shape and type, all of them parts of one, which lives as long as any of them.
 
-    Fresh memory is handed out a page at a time when it is first touched, which costs more than what is then written.
-    For an array of some megabytes NumPy asks for pages that are hundreds of times as large, for smaller ones it does
-    not: on a virtual machine ten of 1.5 MB took twenty times as long as one of 15 MB. This is for memory that is soon
-    given up: batches that wait for their training step were made faster of arrays with memory of their own.
+    Fresh memory is handed out a page at a time when it is first touched, which costs more than what is then written,
+    unless it is so much that NumPy asks for huge pages: on a virtual machine the batches of articulation points took
+    2.5 ms in one block, 6.9 ms in an array each. This is for memory that is soon given up; batches that wait for their
+    training step were made faster of arrays with memory of their own.
     """
     layouts = list(layouts)
     starts = [0]

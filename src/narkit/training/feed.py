@@ -1,7 +1,8 @@
-"""Feeds training: which batch comes at which step, of all seeds at once, made ahead of time."""
+"""Feeds training: which batch comes at which step, of all seeds at once, made and moved to the device ahead of time."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import jax
@@ -18,20 +19,19 @@ from narkit.training.config import TrainConfig
 
 ROOM = 1.25  # how many more rows than the longest trajectory seen so far; more than needed costs only memory
 
+_MOVING = threading.Lock()
+"""Moving a batch is Python, an array at a time: threads at it together only take the interpreter from each other."""
+
 
 @dataclass(frozen=True)
 class Meal:
-    """What one training step eats. The batch is in NumPy arrays until the step is handed to the device.
+    """What one training step eats."""
 
-    Handing them over moves them there, in compiled code. `jax.device_put` is Python: it would hold the interpreter for
-    longer than all else that is done for a batch. Nobody may change the arrays, which may still be read after the call.
-    """
-
-    batch: DeviceBatch
+    batch: DeviceBatch  # of NumPy arrays, until it is moved to the device
     num_steps: int  # how many processor steps the longest sample of all seeds needs
 
     def on_device(self) -> Meal:
-        """The same with its batch on the device, for steps that are timed without their data."""
+        """The same with its batch on the device. Nobody may change the arrays that it was made from."""
         return Meal(jax.device_put(self.batch), self.num_steps)
 
 
@@ -49,6 +49,7 @@ class Feed:
         return transform(load_split(name, "train"), random_positions=self._config.random_positions)
 
     def meal(self, step: int) -> Meal:
+        """What a step eats, in NumPy arrays."""
         algorithm, turn = self._turn(step)
         batch = self._batch(algorithm, self._seeds, turn)
         longest = int(batch.lengths.max())
@@ -114,7 +115,13 @@ class Feed:
         ]
 
     def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[Meal]:
-        return Ahead(self.meal, start, look_ahead, threads)
+        """The meals of step `start` and all later ones on the device, made and moved there on threads."""
+        return Ahead(self._moved_meal, start, look_ahead, threads)
+
+    def _moved_meal(self, step: int) -> Meal:
+        meal = self.meal(step)
+        with _MOVING:
+            return meal.on_device()
 
 
 def by_seed(batch: Batch, num_seeds: int, capacity: int) -> DeviceBatch:

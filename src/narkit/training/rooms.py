@@ -1,11 +1,10 @@
 """Keeps batches on a device apart from the working memory of programs.
 
-JAX's allocator gives an array the smallest free piece that holds it. A batch arrives when its step is handed over,
-while a program before it still runs. It would land behind that program's working memory, which is most of what there
-is, and stay until its own step is done. When the program has ended, what is free would be in two pieces, and a larger
-program may fit in neither although there is enough in all. So rooms for batches are made first: more pieces, each
-between two small arrays that stay, than there are ever batches at once. They are smaller than any other free piece, so
-batches go there.
+JAX's allocator gives an array the smallest free piece that holds it. A batch that arrives while a program runs would
+land behind that program's working memory, which is most of what there is, and stay for some steps. When the program has
+ended, what is free would be in two pieces, and a larger program may fit in neither although there is enough in all. So
+rooms for batches are made first: as many pieces, each between two small arrays that stay, as batches are ever there at
+once. They are smaller than any other free piece, so batches go there.
 """
 
 from __future__ import annotations

@@ -26,11 +26,9 @@ from narkit.training.selection import Selection
 VALIDATION_PART = 128
 TEST_PART = 32
 IN_FLIGHT = 4  # how many steps the host may be ahead of the device
-LOOK_AHEAD = 16  # how many batches wait in the host's memory
-ON_DEVICE = IN_FLIGHT + 2  # batches at most: of the steps in flight, of one just handed over, of one just done
-ROOMS = 2 * ON_DEVICE  # for arrays of several batches share one, and what is left of it may be too small for others
+LOOK_AHEAD = 16
 TURN = 5e-5  # seconds
-MAKING_DATA = 4  # threads at most: one is enough for short trajectories, long ones may need more
+MAKING_DATA = 4  # threads at most: two are enough for short trajectories, long ones may need more
 COMPILING = "narkit-compile"  # how the names of threads begin that compile
 
 
@@ -203,7 +201,7 @@ class Trainer:
         """Trains to the end."""
         in_flight: deque[jax.Array] = deque()
         timings = self.progress.timings
-        self._walls = make_rooms(self._largest_batch, ROOMS)
+        self._walls = make_rooms(self._largest_batch, LOOK_AHEAD + MAKING_DATA + IN_FLIGHT)
         with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as meals:
             began = time.perf_counter()
             while not self.finished:
