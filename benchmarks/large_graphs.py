@@ -31,7 +31,8 @@ from narkit.experiments.presets import preset
 from narkit.files import write_with_folder
 from narkit.kernels import report_paths
 from narkit.models.features import Scalars
-from narkit.training.programs import Programs, stack_batches
+from narkit.training.feed import by_seed
+from narkit.training.programs import Programs
 
 FURTHER_ROUNDS = 20
 
@@ -59,7 +60,7 @@ def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: in
     blank = jax.eval_shape(lambda: state)
     sample = transform(narkit.sample(algorithm, size=num_nodes, batch_size=1, seed=0), random_positions=False)
     rows = next(iter(sample.hints.values())).shape[0]
-    batch = jax.device_put(stack_batches([sample], rows))
+    batch = jax.device_put(by_seed(sample, 1, rows))
     num_steps = max(1, int(sample.lengths.max()) - 1)
     row: dict[str, Any] = {"nodes": batch.num_nodes, "processor_steps": num_steps}
     row["paths"] = report_paths(algorithm, processor, batch.num_nodes)

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import narkit
+from narkit.algorithms import ALGORITHMS
+from narkit.data.execution import sample_seeds
 from narkit.data.splits import benchmark_set
 from narkit.data.stream import TrainingStream
 from narkit.training.config import BENCHMARK, Validation
 from narkit.training.evaluation import EvaluationSet, validation_batch
-from narkit.training.feed import Feed
-from narkit.training.programs import Programs, stack_batches
+from narkit.training.feed import Feed, by_seed
+from narkit.training.programs import Programs
 from narkit.training.trainer import Trainer
 
 Tiny = Callable[..., narkit.TrainConfig]
@@ -28,16 +30,24 @@ def trained(config: narkit.TrainConfig) -> Trainer:
     return trainer
 
 
-def test_stacked_batches_are_padded() -> None:
-    batches = [narkit.sample("bfs", size=6, batch_size=3, seed=seed) for seed in (0, 1)]
-    stacked = stack_batches(batches, capacity=20)
-    assert stacked.lengths.shape == (2, 3)
-    for row, batch in enumerate(batches):
-        for name, values in batch.inputs.items():
-            assert np.array_equal(stacked.inputs[name][row], values)
-        for name, values in batch.hints.items():
-            assert np.array_equal(stacked.hints[name][row, : len(values)], values)
-            assert not np.any(stacked.hints[name][row, len(values) :])
+@pytest.mark.parametrize("name", ["bfs", "insertion_sort", "naive_string_matcher", "segments_intersect"])
+def test_seeds_together_are_the_seeds_alone_with_padded_hints(name: str) -> None:
+    seeds, capacity = (0, 2**63 - 1, 2**32), 200
+    together = by_seed(sample_seeds(ALGORITHMS[name], 6, 3, np.array(seeds), 5), len(seeds), capacity)
+    for row, seed in enumerate(seeds):
+        alone = narkit.sample(name, size=6, batch_size=3, seed=seed, step=5)
+        assert np.array_equal(together.lengths[row], alone.lengths)
+        for ours, theirs in ((together.inputs, alone.inputs), (together.outputs, alone.outputs)):
+            assert list(ours) == list(theirs)
+            for probe, values in theirs.items():
+                assert ours[probe].dtype == values.dtype
+                assert np.array_equal(ours[probe][row], values)
+        assert list(together.hints) == list(alone.hints)
+        for probe, values in alone.hints.items():
+            ours = together.hints[probe][row]
+            assert ours.dtype == values.dtype and len(ours) == capacity
+            assert np.array_equal(ours[: len(values)], values)
+            assert not np.any(ours[len(values) :])
 
 
 def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
@@ -45,12 +55,23 @@ def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
     stream = TrainingStream("bfs", 7, (4, 5), 4)
     for step in range(4):
         ours, theirs, batch = together.meal(step).batch, alone.meal(step).batch, stream.batch(step)
+        assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(ours))
         for name, values in batch.inputs.items():
             assert np.array_equal(ours.inputs[name][1], values)
             assert np.array_equal(theirs.inputs[name][0], values)
         for name, values in batch.hints.items():
             assert np.array_equal(ours.hints[name][1, : len(values)], values)
             assert np.array_equal(theirs.hints[name][0, : len(values)], values)
+
+
+def test_meals_made_ahead_are_on_the_device(tiny: Tiny) -> None:
+    feed = Feed(tiny())
+    with feed.ahead(3, look_ahead=2, threads=2) as meals:
+        for step in (3, 4, 5):
+            ours, meal = next(meals), feed.meal(step)
+            assert ours.num_steps == meal.num_steps
+            leaves = zip(jax.tree.leaves(ours.batch), jax.tree.leaves(meal.batch), strict=True)
+            assert all(isinstance(leaf, jax.Array) and np.array_equal(leaf, other) for leaf, other in leaves)
 
 
 def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:
@@ -126,11 +147,16 @@ def test_every_network_is_tested_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatc
 
 
 def test_fixed_training_set_is_the_official_one(tiny: Tiny) -> None:
-    feed = Feed(tiny(fixed_training_set=True, random_positions=False))
-    official = narkit.load_split("bfs", "train").inputs["A"].reshape(1000, -1)
+    config = tiny(fixed_training_set=True, random_positions=False, seeds=(3, 8))
+    feed = Feed(config)
+    official = narkit.load_split("bfs", "train")
     meal = feed.meal(3)
-    for graph in np.asarray(meal.batch.inputs["A"]).reshape(-1, official.shape[1]):
-        assert (official == graph).all(1).any()
+    for row, seed in enumerate(config.seeds):
+        drawn = np.random.default_rng([seed, 3]).integers(0, 1000, config.batch_size)
+        assert np.array_equal(meal.batch.inputs["A"][row], official.inputs["A"][drawn])
+        assert np.array_equal(meal.batch.lengths[row], official.lengths[drawn])
+        room = meal.batch.hints["reach_h"].shape[1]
+        assert np.array_equal(meal.batch.hints["reach_h"][row], official.hints["reach_h"][:room, drawn])
     assert feed.kind_of_batch(3) == ("bfs", 16)
     assert np.array_equal(feed.meal(3).batch.inputs["A"], meal.batch.inputs["A"])
 

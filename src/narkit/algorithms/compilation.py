@@ -42,8 +42,10 @@ def run_loop(algorithm: Algorithm) -> Callable:
 
 
 def sample_loop(algorithm: Algorithm) -> Callable:
-    """Compiled `(seed, step, size, distribution, probe arrays..., lengths)`: draws instances, runs the algorithm
-    on them, and writes what networks read: random positions, and permutations as pointers and a mask."""
+    """Compiled `(seeds, samples_per_seed, step, size, distribution, probe arrays..., lengths)`: draws instances, runs
+    the algorithm on them, and writes what networks read: random positions, and permutations as pointers and a mask.
+
+    The samples of the first seed come first, then those of the second, and so on."""
     with _one_at_a_time:
         return _loop(algorithm, "sample")
 
@@ -108,15 +110,16 @@ def _sample_source(algorithm: Algorithm) -> str:
     )
     split = "p_string[b]" if "string" in algorithm.spec else "ONE_STRING"
     return f"""
-def loop(seed, step, size, distribution, {_parameters(algorithm)}{masks}):
+def loop(seeds, samples_per_seed, step, size, distribution, {_parameters(algorithm)}{masks}):
     clock = np.array([0, capacity])
     rng = new_generator()
     for b in range(len(lengths)):
+        seed, sample = seeds[b // samples_per_seed], b % samples_per_seed
         clock[0] = 0
-        restart(rng, seed, step, b, INSTANCE)
+        restart(rng, seed, step, sample, INSTANCE)
         function(*sampler(rng, size, distribution), Probes({_probes(algorithm)}))
         lengths[b] = clock[0]
-        restart(rng, seed, step, b, POSITIONS)
+        restart(rng, seed, step, sample, POSITIONS)
         randomise_positions(rng, p_pos[b], {split})
 {close}"""
 

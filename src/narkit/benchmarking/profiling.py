@@ -33,7 +33,7 @@ class Trace:
 
 def trace(prepared: Prepared, job: Job, folder: Path) -> Trace:
     """Leaves a trace of a few steps of one size in a folder. Opens with TensorBoard or Perfetto."""
-    meals = [job.feed.meal(step) for step in range(TRACED_STEPS)]
+    meals = [job.feed.meal(step).on_device() for step in range(TRACED_STEPS)]
     subject = prepared.subject
     subject.run(meals[0], 0).block_until_ready()
     folder.mkdir(parents=True, exist_ok=True)

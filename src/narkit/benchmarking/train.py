@@ -250,10 +250,14 @@ def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
 
 
 def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float | None]:
-    """What one more processor step costs, and what is left: from the same program with few and with many steps."""
+    """What one more processor step costs, and what is left: from the same program with few and with many steps.
+
+    The batch is on the device before: that it is moved there is no part of the program.
+    """
     few, many = 1, min(rows(meal), MANY_STEPS)
     if many < 3 or not isinstance(subject, NarkitSubject):
         return None, None
+    meal = meal.on_device()
 
     def timed(num_steps: int) -> float:
         times = []

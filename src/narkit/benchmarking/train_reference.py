@@ -131,13 +131,13 @@ def compare(
 
 
 class _Ours:
-    """Our training step, on batches made beforehand."""
+    """Our training step, on batches made and moved beforehand."""
 
     def __init__(self, config: TrainConfig):
         self._subject = NarkitSubject(config)
         feed = Feed(config)
         feed.measure()
-        self._meals = cycle([feed.meal(step) for step in range(NUM_BATCHES)])
+        self._meals = cycle([feed.meal(step).on_device() for step in range(NUM_BATCHES)])
         self.side = Side([], [], self._timed()[0])
         for _ in range(NUM_BATCHES):  # batches of another length may need a program of their own
             self._timed()

@@ -11,6 +11,7 @@ import numpy as np
 from narkit.algorithms.compilation import permutations, run_loop, sample_loop
 from narkit.algorithms.instances import Distribution
 from narkit.data.batch import Arrays, Batch
+from narkit.data.blocks import zeros_in_one_block
 from narkit.errors import InstanceError
 from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name, stage_of
 
@@ -62,17 +63,27 @@ def sample_step(entry: Algorithm, size: int, batch_size: int, seed: int, step: i
     check_size(entry, size, batch_size)
     if not 0 <= seed < NUM_SEEDS:
         raise InstanceError(f"{entry.name}: expected a seed in 0..{NUM_SEEDS - 1}, got {seed}")
+    return sample_seeds(entry, size, batch_size, np.array([seed], np.int64), step)
+
+
+def sample_seeds(entry: Algorithm, size: int, samples_per_seed: int, seeds: np.ndarray, step: int) -> Batch:
+    """The batches of several seeds (64-bit integers), one after the other in a single batch.
+
+    One compiled call makes them all: training may need them every millisecond, and what Python does around a call
+    holds the interpreter for a good part of that. Nothing is checked.
+    """
     num_nodes = entry.nodes_of_size(size)
+    num_samples = len(seeds) * samples_per_seed
     distribution = _training_distribution(entry)
     loop = sample_loop(entry)
     masks: Arrays = {}
 
     def fill(arrays: Arrays, capacity: int, lengths: np.ndarray) -> None:
         for name in permutations(entry):
-            masks[first_mask_name(name)] = np.zeros((batch_size, num_nodes), np.int8)
-        loop(seed, step, size, distribution, *arrays.values(), capacity, lengths, *masks.values())
+            masks[first_mask_name(name)] = np.zeros((num_samples, num_nodes), np.int8)
+        loop(seeds, samples_per_seed, step, size, distribution, *arrays.values(), capacity, lengths, *masks.values())
 
-    arrays, lengths = _with_enough_room(entry, batch_size, num_nodes, fill)
+    arrays, lengths = _with_enough_room(entry, num_samples, num_nodes, fill)
     return transformed_batch(entry, arrays, masks, lengths)
 
 
@@ -101,10 +112,11 @@ def _with_enough_room(
     places = _places(entry, num_nodes)
     capacity = _capacities.get(key, 2 * num_nodes + 8)
     while True:
+        hints = iter(
+            zeros_in_one_block(((batch_size, capacity, *place.shape), place.dtype) for place in places if place.timed)
+        )
         arrays = {
-            place.name: np.zeros(
-                (batch_size, capacity, *place.shape) if place.timed else (batch_size, *place.shape), place.dtype
-            )
+            place.name: next(hints) if place.timed else np.zeros((batch_size, *place.shape), place.dtype)
             for place in places
         }
         lengths = np.zeros(batch_size, np.int32)

@@ -1,30 +1,38 @@
-"""Feeds training: which batch comes at which step, stacked over seeds and moved to the device ahead of time."""
+"""Feeds training: which batch comes at which step, of all seeds at once, made and moved to the device ahead of time."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import jax
 import numpy as np
 
 from narkit.algorithms import ALGORITHMS
-from narkit.data.batch import Batch
+from narkit.data.batch import Arrays, Batch
+from narkit.data.execution import sample_seeds
 from narkit.data.splits import SPLITS, load_split
-from narkit.data.stream import Ahead, TrainingStream
+from narkit.data.stream import Ahead
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
 from narkit.training.config import TrainConfig
-from narkit.training.programs import stack_batches
 
 ROOM = 1.25  # how many more rows than the longest trajectory seen so far; more than needed costs only memory
+
+_MOVING = threading.Lock()
+"""Moving a batch is Python, an array at a time: threads at it together only take the interpreter from each other."""
 
 
 @dataclass(frozen=True)
 class Meal:
     """What one training step eats."""
 
-    batch: DeviceBatch
+    batch: DeviceBatch  # of NumPy arrays, until it is moved to the device
     num_steps: int  # how many processor steps the longest sample of all seeds needs
+
+    def on_device(self) -> Meal:
+        """The same with its batch on the device. Nobody may change the arrays that it was made from."""
+        return Meal(jax.device_put(self.batch), self.num_steps)
 
 
 class Feed:
@@ -33,37 +41,44 @@ class Feed:
     def __init__(self, config: TrainConfig):
         self._config = config
         self._capacities: dict[tuple[str, int], int] = {}
+        self._seeds = np.array(config.seeds, np.int64)
+        self._sizes = {name: ALGORITHMS[name].training_sizes(config.sizes) for name in config.algorithms}
         self._fixed = {name: self._official(name) for name in config.algorithms} if config.fixed_training_set else {}
 
     def _official(self, name: str) -> Batch:
         return transform(load_split(name, "train"), random_positions=self._config.random_positions)
 
     def meal(self, step: int) -> Meal:
-        config = self._config
-        algorithm = config.algorithms[step % len(config.algorithms)]
-        turn = step // len(config.algorithms)
-        batches = [self._batch(algorithm, seed, turn) for seed in config.seeds]
-        longest = max(int(batch.lengths.max()) for batch in batches)
-        batch = stack_batches(batches, self._capacity(algorithm, batches[0].num_nodes, longest))
-        return Meal(jax.device_put(batch), max(1, longest - 1))
+        """What a step eats, in NumPy arrays."""
+        algorithm, turn = self._turn(step)
+        batch = self._batch(algorithm, self._seeds, turn)
+        longest = int(batch.lengths.max())
+        capacity = self._capacity(algorithm, batch.num_nodes, longest)
+        return Meal(by_seed(batch, len(self._seeds), capacity), max(1, longest - 1))
+
+    def _turn(self, step: int) -> tuple[str, int]:
+        """The algorithm of a step, and how many steps it had before."""
+        turn, place = divmod(step, len(self._config.algorithms))
+        return self._config.algorithms[place], turn
 
     def kind_of_batch(self, step: int) -> tuple[str, int]:
         """The algorithm and nominal size of a step's batch."""
-        config = self._config
-        algorithm = config.algorithms[step % len(config.algorithms)]
-        if config.fixed_training_set:
-            return algorithm, SPLITS["train"].size
-        return algorithm, TrainingStream(algorithm, 0, config.sizes, config.batch_size).size(
-            step // len(config.algorithms)
-        )
+        algorithm, turn = self._turn(step)
+        return algorithm, SPLITS["train"].size if self._config.fixed_training_set else self._size(algorithm, turn)
 
-    def _batch(self, algorithm: str, seed: int, turn: int) -> Batch:
-        config = self._config
-        if config.fixed_training_set:
+    def _size(self, algorithm: str, turn: int) -> int:
+        """As a `TrainingStream` takes turns, which would be made and checked anew for every batch."""
+        sizes = self._sizes[algorithm]
+        return sizes[turn % len(sizes)]
+
+    def _batch(self, algorithm: str, seeds: np.ndarray, turn: int) -> Batch:
+        """The samples of some seeds, one seed's after the other's."""
+        batch_size = self._config.batch_size
+        if self._config.fixed_training_set:
             fixed = self._fixed[algorithm]
-            chosen = np.random.default_rng([seed, turn]).integers(0, len(fixed), config.batch_size)
-            return fixed[chosen]
-        return TrainingStream(algorithm, seed, config.sizes, config.batch_size).batch(turn)
+            draws = (np.random.default_rng([seed, turn]).integers(0, len(fixed), batch_size) for seed in seeds)
+            return fixed[np.concatenate([*draws])]
+        return sample_seeds(ALGORITHMS[algorithm], self._size(algorithm, turn), batch_size, seeds, turn)
 
     def _capacity(self, algorithm: str, num_nodes: int, longest: int) -> int:
         """Rows of hints to make room for: as many as measured, or more in few stages.
@@ -82,7 +97,7 @@ class Feed:
         longest: dict[tuple[str, int], int] = {}
         for algorithm in config.algorithms:
             for turn in range(turns):
-                batch = self._batch(algorithm, config.seeds[0], turn)
+                batch = self._batch(algorithm, self._seeds[:1], turn)
                 key = (algorithm, batch.num_nodes)
                 longest[key] = max(2, longest.get(key, 0), int(batch.lengths.max()))
         self._capacities = {key: int(rows * ROOM) for key, rows in longest.items()}
@@ -100,4 +115,30 @@ class Feed:
         ]
 
     def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[Meal]:
-        return Ahead(self.meal, start, look_ahead, threads)
+        """The meals of step `start` and all later ones on the device, made and moved there on threads."""
+        return Ahead(self._moved_meal, start, look_ahead, threads)
+
+    def _moved_meal(self, step: int) -> Meal:
+        meal = self.meal(step)
+        with _MOVING:
+            return meal.on_device()
+
+
+def by_seed(batch: Batch, num_seeds: int, capacity: int) -> DeviceBatch:
+    """The samples of several seeds with a leading seed axis, still NumPy arrays; hints are padded to `capacity` steps.
+
+    All seeds have equally many samples, one seed's after the other's. No sample may be longer than `capacity`.
+    """
+    samples = len(batch) // num_seeds
+
+    def split(probes: Arrays) -> Arrays:
+        return {name: values.reshape(num_seeds, samples, *values.shape[1:]) for name, values in probes.items()}
+
+    hints = {}
+    for name, values in batch.hints.items():
+        rows = values[:capacity]  # samples chosen from a large set may have much empty room of their own
+        padded = np.zeros((num_seeds, capacity, samples, *values.shape[2:]), values.dtype)
+        padded[:, : len(rows)] = rows.reshape(-1, num_seeds, *padded.shape[2:]).swapaxes(0, 1)
+        hints[name] = padded
+    lengths = batch.lengths.reshape(num_seeds, samples)
+    return DeviceBatch(batch.algorithm, split(batch.inputs), hints, split(batch.outputs), lengths)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,6 @@ from jaxtyping import Array, Float, Int
 
 from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
-from narkit.data.batch import Batch
 from narkit.kernels.fused import launch
 from narkit.models import objective, predictions
 from narkit.models.network import DeviceBatch, Reasoner
@@ -92,9 +91,8 @@ class Programs:
     def train_step(
         self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"], step: np.int32, num_steps: np.int32
     ) -> tuple[TrainState, Float[Array, " seed"]]:
-        """One update of every seed on its own batch. The given state is used up."""
-        self.compile_step(state, batch, seeds)
-        return self._steps[_shape_key(batch)](state, batch, seeds, step, num_steps)
+        """One update of every seed on its own batch, which may be in NumPy arrays. The given state is used up."""
+        return self.compile_step(state, batch, seeds)(state, batch, seeds, step, num_steps)
 
     def reasoner(self, parameters: Float[Array, " parameter"]) -> Reasoner:
         """The network that a row of the parameters stands for."""
@@ -189,28 +187,3 @@ def _restorer(skeleton: Reasoner):
         return jax.tree.unflatten(structure, parts)
 
     return restore
-
-
-def stack_batches(batches: Sequence[Batch], capacity: int) -> DeviceBatch:
-    """One batch per seed as a single one with a leading seed axis; hints are padded to `capacity` steps.
-
-    No sample may be longer.
-    """
-
-    def stack(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
-
-    hints = {}
-    for name, values in batches[0].hints.items():
-        padded = np.zeros((len(batches), capacity, *values.shape[1:]), values.dtype)
-        for row, batch in zip(padded, batches, strict=True):
-            rows = batch.hints[name][:capacity]  # samples chosen from a large set may have much empty room of their own
-            row[: len(rows)] = rows
-        hints[name] = padded
-    return DeviceBatch(
-        batches[0].algorithm,
-        stack([batch.inputs for batch in batches]),
-        hints,
-        stack([batch.outputs for batch in batches]),
-        np.stack([batch.lengths for batch in batches]),
-    )

@@ -28,7 +28,7 @@ TEST_PART = 32
 IN_FLIGHT = 4  # how many steps the host may be ahead of the device
 LOOK_AHEAD = 16
 TURN = 5e-5  # seconds
-MAKING_DATA = 4  # threads at most: more only wait for each other's turn at the interpreter
+MAKING_DATA = 4  # threads at most: two are enough for short trajectories, long ones may need more
 COMPILING = "narkit-compile"  # how the names of threads begin that compile
 
 
