@@ -74,7 +74,8 @@ def test_golden_covers_what_it_should():
 # PGN is a part of it, and MPNN is PGN without the choice of senders: of these some networks are compared by default.
 ALIKE = (
     *("bubble_sort", "dag_shortest_paths", "dijkstra", "minimum", "mst_prim", "naive_string_matcher", "quicksort"),
-    *("task_scheduling", "topological_sort", "optimal_bst", "bridges"),
+    *("task_scheduling", "topological_sort", "optimal_bst", "bridges", "articulation_points", "bellman_ford", "dfs"),
+    *("find_maximum_subarray_kadane", "quickselect", "jarvis_march"),
 )
 QUICK = [
     case for case in CASES if case.startswith("triplet_gmpnn ") and case.removeprefix("triplet_gmpnn ") not in ALIKE
