@@ -12,7 +12,7 @@ from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Arrays, Batch
 from narkit.data.execution import sample_seeds
 from narkit.data.splits import SPLITS, load_split
-from narkit.data.stream import Ahead
+from narkit.data.stream import Ahead, TrainingStream
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
 from narkit.training.config import TrainConfig
@@ -42,7 +42,9 @@ class Feed:
         self._config = config
         self._capacities: dict[tuple[str, int], int] = {}
         self._seeds = np.array(config.seeds, np.int64)
-        self._sizes = {name: ALGORITHMS[name].training_sizes(config.sizes) for name in config.algorithms}
+        self._streams = {
+            name: TrainingStream(name, sizes=config.sizes, batch_size=config.batch_size) for name in config.algorithms
+        }  # for the sizes: the samples of all seeds are drawn at once
         self._fixed = {name: self._official(name) for name in config.algorithms} if config.fixed_training_set else {}
 
     def _official(self, name: str) -> Batch:
@@ -64,12 +66,8 @@ class Feed:
     def kind_of_batch(self, step: int) -> tuple[str, int]:
         """The algorithm and nominal size of a step's batch."""
         algorithm, turn = self._turn(step)
-        return algorithm, SPLITS["train"].size if self._config.fixed_training_set else self._size(algorithm, turn)
-
-    def _size(self, algorithm: str, turn: int) -> int:
-        """As a `TrainingStream` takes turns, which would be made and checked anew for every batch."""
-        sizes = self._sizes[algorithm]
-        return sizes[turn % len(sizes)]
+        fixed = self._config.fixed_training_set
+        return algorithm, SPLITS["train"].size if fixed else self._streams[algorithm].size(turn)
 
     def _batch(self, algorithm: str, seeds: np.ndarray, turn: int) -> Batch:
         """The samples of some seeds, one seed's after the other's."""
@@ -78,7 +76,8 @@ class Feed:
             fixed = self._fixed[algorithm]
             draws = (np.random.default_rng([seed, turn]).integers(0, len(fixed), batch_size) for seed in seeds)
             return fixed[np.concatenate([*draws])]
-        return sample_seeds(ALGORITHMS[algorithm], self._size(algorithm, turn), batch_size, seeds, turn)
+        size = self._streams[algorithm].size(turn)
+        return sample_seeds(ALGORITHMS[algorithm], size, batch_size, seeds, turn)
 
     def _capacity(self, algorithm: str, num_nodes: int, longest: int) -> int:
         """Rows of hints to make room for: as many as measured, or more in few stages.

@@ -91,7 +91,7 @@ class Programs:
     def train_step(
         self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"], step: np.int32, num_steps: np.int32
     ) -> tuple[TrainState, Float[Array, " seed"]]:
-        """One update of every seed on its own batch, which may be in NumPy arrays. The given state is used up."""
+        """One update of every seed on its own batch. The given state is used up."""
         return self.compile_step(state, batch, seeds)(state, batch, seeds, step, num_steps)
 
     def reasoner(self, parameters: Float[Array, " parameter"]) -> Reasoner:
