@@ -21,7 +21,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import narkit
 from narkit import machine
@@ -31,7 +30,7 @@ from narkit.experiments.presets import preset
 from narkit.files import write_with_folder
 from narkit.kernels import report_paths
 from narkit.models.features import Scalars
-from narkit.training.feed import by_seed
+from narkit.training.packing import pack
 from narkit.training.programs import Programs
 
 FURTHER_ROUNDS = 20
@@ -56,17 +55,17 @@ def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: in
     """One training step: one seed, one sample."""
     config = preset("paper", algorithms=algorithm, processor=processor, seeds=(0,), batch_size=1)
     programs = Programs(config)
-    state, seeds = programs.initial_state(), jnp.zeros(1, jnp.uint32)
+    state = programs.initial_state()
     blank = jax.eval_shape(lambda: state)
     sample = transform(narkit.sample(algorithm, size=num_nodes, batch_size=1, seed=0), random_positions=False)
     rows = next(iter(sample.hints.values())).shape[0]
-    batch = jax.device_put(by_seed(sample, 1, rows))
     num_steps = max(1, int(sample.lengths.max()) - 1)
-    row: dict[str, Any] = {"nodes": batch.num_nodes, "processor_steps": num_steps}
-    row["paths"] = report_paths(algorithm, processor, batch.num_nodes)
+    batch = jax.device_put(pack(sample, num_seeds=1, num_rows=rows, step=0, num_steps=num_steps))
+    row: dict[str, Any] = {"nodes": sample.num_nodes, "processor_steps": num_steps}
+    row["paths"] = report_paths(algorithm, processor, sample.num_nodes)
     start = time.perf_counter()
     try:
-        program = programs.compile_step(blank, batch, seeds)
+        program = programs.compile_step(blank, batch)
         row["compile_s"] = time.perf_counter() - start
         planned = program.memory_analysis()
         if planned is not None:
@@ -74,7 +73,7 @@ def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: in
 
         def step() -> jax.Array:
             nonlocal state
-            state, losses = programs.train_step(state, batch, seeds, np.int32(0), np.int32(num_steps))
+            state, losses = programs.train_step(state, batch)
             return losses
 
         row["step_s"] = fastest(step, repeats)

@@ -16,7 +16,8 @@ from narkit.data.splits import benchmark_set
 from narkit.data.stream import TrainingStream
 from narkit.training.config import BENCHMARK, Validation
 from narkit.training.evaluation import EvaluationSet, validation_batch
-from narkit.training.feed import Feed, by_seed
+from narkit.training.feed import Feed
+from narkit.training.packing import pack, with_num_steps
 from narkit.training.programs import Programs
 from narkit.training.trainer import Trainer
 
@@ -33,7 +34,10 @@ def trained(config: narkit.TrainConfig) -> Trainer:
 @pytest.mark.parametrize("name", ["bfs", "insertion_sort", "naive_string_matcher", "segments_intersect"])
 def test_seeds_together_are_the_seeds_alone_with_padded_hints(name: str) -> None:
     seeds, capacity = (0, 2**63 - 1, 2**32), 200
-    together = by_seed(sample_seeds(ALGORITHMS[name], 6, 3, np.array(seeds), 5), len(seeds), capacity)
+    samples = sample_seeds(ALGORITHMS[name], 6, 3, np.array(seeds), 5)
+    packed = pack(samples, num_seeds=len(seeds), num_rows=capacity, step=2**31 - 1, num_steps=7)
+    assert packed.step == 2**31 - 1 and packed.num_steps == 7
+    together = packed.unpack()
     for row, seed in enumerate(seeds):
         alone = narkit.sample(name, size=6, batch_size=3, seed=seed, step=5)
         assert np.array_equal(together.lengths[row], alone.lengths)
@@ -48,6 +52,21 @@ def test_seeds_together_are_the_seeds_alone_with_padded_hints(name: str) -> None
             assert ours.dtype == values.dtype and len(ours) == capacity
             assert np.array_equal(ours[: len(values)], values)
             assert not np.any(ours[len(values) :])
+
+
+def test_a_compiled_program_unpacks_what_was_packed() -> None:
+    """Numbers of one, two and four bytes, and rows that end inside a word."""
+    batch = narkit.sample("insertion_sort", size=5, batch_size=6, seed=0)
+    packed = pack(batch, num_seeds=2, num_rows=len(batch.hints["pred_h"]), step=3, num_steps=4)
+    step, num_steps, unpacked = jax.jit(lambda packed: (packed.step, packed.num_steps, packed.unpack()))(packed)
+    assert (step, num_steps) == (3, 4) and step.dtype == np.int32
+    leaves = zip(jax.tree.leaves(unpacked), jax.tree.leaves(packed.unpack()), strict=True)
+    assert all(ours.dtype == theirs.dtype and np.array_equal(ours, theirs) for ours, theirs in leaves)
+    alone = jax.vmap(lambda packed: packed.unpack())(packed)  # as a step maps over the seeds
+    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, alone, packed.unpack())))
+    later = with_num_steps(packed, 2)
+    assert (later.num_steps, packed.num_steps) == (2, 4)
+    assert np.array_equal(later.unpack().inputs["key"], batch.inputs["key"].reshape(2, 3, 5))
 
 
 def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
@@ -70,8 +89,7 @@ def test_meals_made_ahead_are_on_the_device(tiny: Tiny) -> None:
         for step in (3, 4, 5):
             ours, meal = next(meals), feed.meal(step)
             assert ours.num_steps == meal.num_steps
-            leaves = zip(jax.tree.leaves(ours.batch), jax.tree.leaves(meal.batch), strict=True)
-            assert all(isinstance(leaf, jax.Array) and np.array_equal(leaf, other) for leaf, other in leaves)
+            assert isinstance(ours.packed.words, jax.Array) and np.array_equal(ours.packed.words, meal.packed.words)
 
 
 def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:

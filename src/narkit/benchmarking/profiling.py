@@ -35,10 +35,10 @@ def trace(prepared: Prepared, job: Job, folder: Path) -> Trace:
     """Leaves a trace of a few steps of one size in a folder. Opens with TensorBoard or Perfetto."""
     meals = [job.feed.meal(step).on_device() for step in range(TRACED_STEPS)]
     subject = prepared.subject
-    subject.run(meals[0], 0).block_until_ready()
+    subject.run(meals[0]).block_until_ready()
     folder.mkdir(parents=True, exist_ok=True)
     with jax.profiler.trace(str(folder)):
-        jax.block_until_ready([subject.run(meal, step) for step, meal in enumerate(meals)])
+        jax.block_until_ready([subject.run(meal) for meal in meals])
     return Trace(folder, sum(subject.processor_steps(meal) for meal in meals))
 
 

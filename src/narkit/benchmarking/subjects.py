@@ -8,8 +8,6 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from narkit import kernels
 from narkit.benchmarking.train_record import NARKIT, PLAIN
@@ -31,8 +29,8 @@ class Subject(Protocol):
         """The program for meals of this shape; compiled once."""
         ...
 
-    def run(self, meal: Meal, step: int, num_steps: int | None = None) -> jax.Array:
-        """Hands one step to the device; returns the losses. `num_steps` overrules the meal's."""
+    def run(self, meal: Meal) -> jax.Array:
+        """Hands one step to the device; returns the losses."""
         ...
 
     def processor_steps(self, meal: Meal) -> int:
@@ -50,14 +48,12 @@ class NarkitSubject:
         self.programs = Programs(config)
         self.state = self.programs.initial_state()
         self._blank = jax.eval_shape(lambda: self.state)  # compiling must not hold on to a state that is used up
-        self._seeds = jnp.asarray(config.seeds, jnp.uint32)
 
     def compile(self, meal: Meal) -> jax.stages.Compiled:
-        return self.programs.compile_step(self._blank, meal.batch, self._seeds)
+        return self.programs.compile_step(self._blank, meal.packed)
 
-    def run(self, meal: Meal, step: int, num_steps: int | None = None) -> jax.Array:
-        steps = np.int32(meal.num_steps if num_steps is None else num_steps)
-        self.state, losses = self.programs.train_step(self.state, meal.batch, self._seeds, np.int32(step), steps)
+    def run(self, meal: Meal) -> jax.Array:
+        self.state, losses = self.programs.train_step(self.state, meal.packed)
         return losses
 
     def processor_steps(self, meal: Meal) -> int:
@@ -79,17 +75,18 @@ class PlainSubject:
         self._plain: Any = load_plain_team()
         self._state = self._plain.initial_state(config)
         self._blank = jax.eval_shape(lambda: self._state)
-        self._jit = jax.jit(self._plain.training_step(config), donate_argnums=0)
+        step = self._plain.training_step(config)
+        self._jit = jax.jit(lambda state, packed: step(state, packed.unpack()), donate_argnums=0)
         self._compiled: dict[tuple, jax.stages.Compiled] = {}
 
     def compile(self, meal: Meal) -> jax.stages.Compiled:
-        key = tuple(leaf.shape for leaf in jax.tree.leaves(meal.batch))
+        key = meal.packed.layout
         if key not in self._compiled:
-            self._compiled[key] = self._jit.lower(self._blank, meal.batch).compile()
+            self._compiled[key] = self._jit.lower(self._blank, meal.packed).compile()
         return self._compiled[key]
 
-    def run(self, meal: Meal, step: int, num_steps: int | None = None) -> jax.Array:
-        self._state, losses = self.compile(meal)(self._state, meal.batch)
+    def run(self, meal: Meal) -> jax.Array:
+        self._state, losses = self.compile(meal)(self._state, meal.packed)
         return losses
 
     def processor_steps(self, meal: Meal) -> int:
@@ -98,7 +95,7 @@ class PlainSubject:
 
 def rows(meal: Meal) -> int:
     """How many processor steps a meal has room for."""
-    return max(1, next(iter(meal.batch.hints.values())).shape[1] - 1)
+    return max(1, meal.packed.layout.num_rows - 1)
 
 
 def load_plain_team() -> ModuleType:

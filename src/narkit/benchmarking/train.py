@@ -22,6 +22,7 @@ from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, p
 from narkit.benchmarking.train_record import Cell, Failure, Record
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, Meal
+from narkit.training.packing import with_num_steps
 from narkit.training.run import default_threads
 from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA, is_idle, short_turns
 
@@ -183,13 +184,13 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
     loop, outside = _around_the_loop(subject, job.meal)
     run = pipelined(subject, job.feed, steps)
     config = subject.config
-    algorithm = config.algorithms[0]
+    algorithm, num_nodes = config.algorithms[0], job.meal.packed.layout.num_nodes
     return Cell(
         implementation=subject.implementation,
         processor=config.processor,
         algorithm=algorithm,
         size=job.size,
-        num_nodes=job.meal.batch.num_nodes,
+        num_nodes=num_nodes,
         steps=steps,
         processor_steps=statistics.mean(run.processor_steps),
         step_ms=1e3 * run.seconds / steps,
@@ -202,7 +203,7 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
         program_bytes=program_bytes(job.programs),
         peak_bytes=machine.peak_memory(),
         paths=(
-            paths_taken(algorithm, config.processor, job.meal.batch.num_nodes, config.hidden_size)
+            paths_taken(algorithm, config.processor, num_nodes, config.hidden_size)
             if isinstance(subject, NarkitSubject)
             else {"all": "plain"}
         ),
@@ -233,13 +234,13 @@ def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
     in_flight: deque[jax.Array] = deque()
     ends, processor_steps, waits = [], [], []
     with short_turns(), feed.ahead(0, LOOK_AHEAD, min(default_threads(), MAKING_DATA)) as meals:
-        for step in range(warm + steps + IN_FLIGHT):
+        for _ in range(warm + steps + IN_FLIGHT):
             asked = time.perf_counter()
             meal = next(meals)
             if is_idle(in_flight):
                 waits.append((asked, time.perf_counter()))
             processor_steps.append(subject.processor_steps(meal))
-            in_flight.append(subject.run(meal, step))
+            in_flight.append(subject.run(meal))
             if len(in_flight) > IN_FLIGHT:
                 np.asarray(in_flight.popleft())
                 ends.append(time.perf_counter())
@@ -257,13 +258,13 @@ def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float 
     few, many = 1, min(rows(meal), MANY_STEPS)
     if many < 3 or not isinstance(subject, NarkitSubject):
         return None, None
-    meal = meal.on_device()
 
     def timed(num_steps: int) -> float:
+        cut = Meal(with_num_steps(meal.packed, num_steps), num_steps).on_device()
         times = []
         for _ in range(REPEATS + 1):  # the first warms up
             start = time.perf_counter()
-            subject.run(meal, 0, num_steps).block_until_ready()
+            subject.run(cut).block_until_ready()
             times.append(time.perf_counter() - start)
         return 1e3 * statistics.median(times[1:])
 

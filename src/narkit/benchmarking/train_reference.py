@@ -145,7 +145,7 @@ class _Ours:
     def _timed(self) -> tuple[float, int]:
         meal = next(self._meals)
         start = time.perf_counter()
-        jax.block_until_ready(self._subject.run(meal, 0))
+        jax.block_until_ready(self._subject.run(meal))
         return time.perf_counter() - start, meal.num_steps
 
     def run(self, steps: int) -> None:

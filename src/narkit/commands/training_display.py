@@ -11,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from narkit.training.run import Observer
 from narkit.training.trainer import Trainer
 
+BETWEEN_STEPS = 0.05  # seconds: the line is drawn ten times a second, and short steps have no time for more
+
 
 class LiveDisplay(Observer):
     """Shows step, loss, validation scores, steps per second and the time left. Use it in a `with` statement."""
@@ -30,6 +32,7 @@ class LiveDisplay(Observer):
         self._task = self._progress.add_task("starting", total=None, state="")
         self._speed = Speed()
         self._live = console.is_terminal
+        self._shown = 0.0  # when a step was
 
     def __enter__(self) -> LiveDisplay:
         if self._live:
@@ -50,8 +53,9 @@ class LiveDisplay(Observer):
         self._describe("training", trainer.config.steps, trainer.progress.step)
 
     def step(self, trainer: Trainer) -> None:
-        if self._live:
+        if self._live and time.perf_counter() - self._shown >= BETWEEN_STEPS:
             self._progress.update(self._task, completed=trainer.progress.step, state=self._state(trainer))
+            self._shown = time.perf_counter()
 
     def point(self, trainer: Trainer) -> None:
         if not self._live:

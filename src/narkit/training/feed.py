@@ -9,13 +9,14 @@ import jax
 import numpy as np
 
 from narkit.algorithms import ALGORITHMS
-from narkit.data.batch import Arrays, Batch
+from narkit.data.batch import Batch
 from narkit.data.execution import sample_seeds
 from narkit.data.splits import SPLITS, load_split
 from narkit.data.stream import Ahead, TrainingStream
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
 from narkit.training.config import TrainConfig
+from narkit.training.packing import PackedBatch, pack
 
 ROOM = 1.25  # how many more rows than the longest trajectory seen so far; more than needed costs only memory
 
@@ -27,12 +28,17 @@ _MOVING = threading.Lock()
 class Meal:
     """What one training step eats."""
 
-    batch: DeviceBatch  # of NumPy arrays, until it is moved to the device
+    packed: PackedBatch  # a NumPy array, until it is moved to the device
     num_steps: int  # how many processor steps the longest sample of all seeds needs
 
+    @property
+    def batch(self) -> DeviceBatch:
+        """The samples, with a leading seed axis."""
+        return self.packed.unpack()
+
     def on_device(self) -> Meal:
-        """The same with its batch on the device. Nobody may change the arrays that it was made from."""
-        return Meal(jax.device_put(self.batch), self.num_steps)
+        """The same on the device. Nobody may change the array that it was made from."""
+        return Meal(jax.device_put(self.packed), self.num_steps)
 
 
 class Feed:
@@ -55,8 +61,10 @@ class Feed:
         algorithm, turn = self._turn(step)
         batch = self._batch(algorithm, self._seeds, turn)
         longest = int(batch.lengths.max())
-        capacity = self._capacity(algorithm, batch.num_nodes, longest)
-        return Meal(by_seed(batch, len(self._seeds), capacity), max(1, longest - 1))
+        num_rows = self._capacity(algorithm, batch.num_nodes, longest)
+        num_steps = max(1, longest - 1)
+        packed = pack(batch, num_seeds=len(self._seeds), num_rows=num_rows, step=step, num_steps=num_steps)
+        return Meal(packed, num_steps)
 
     def _turn(self, step: int) -> tuple[str, int]:
         """The algorithm of a step, and how many steps it had before."""
@@ -121,23 +129,3 @@ class Feed:
         meal = self.meal(step)
         with _MOVING:
             return meal.on_device()
-
-
-def by_seed(batch: Batch, num_seeds: int, capacity: int) -> DeviceBatch:
-    """The samples of several seeds with a leading seed axis, still NumPy arrays; hints are padded to `capacity` steps.
-
-    All seeds have equally many samples, one seed's after the other's. No sample may be longer than `capacity`.
-    """
-    samples = len(batch) // num_seeds
-
-    def split(probes: Arrays) -> Arrays:
-        return {name: values.reshape(num_seeds, samples, *values.shape[1:]) for name, values in probes.items()}
-
-    hints = {}
-    for name, values in batch.hints.items():
-        rows = values[:capacity]  # samples chosen from a large set may have much empty room of their own
-        padded = np.zeros((num_seeds, capacity, samples, *values.shape[2:]), values.dtype)
-        padded[:, : len(rows)] = rows.reshape(-1, num_seeds, *padded.shape[2:]).swapaxes(0, 1)
-        hints[name] = padded
-    lengths = batch.lengths.reshape(num_seeds, samples)
-    return DeviceBatch(batch.algorithm, split(batch.inputs), hints, split(batch.outputs), lengths)

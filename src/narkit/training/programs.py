@@ -29,6 +29,7 @@ from narkit.models.processors import PROCESSORS
 from narkit.models.unrolling import unroll
 from narkit.training import hint_scores
 from narkit.training.config import TrainConfig
+from narkit.training.packing import PackedBatch
 
 Parameters = Float[Array, "seed parameter"]
 
@@ -65,6 +66,7 @@ class Programs:
         options = compiler_options()
         self._jit_step = jax.jit(self._train_step, donate_argnums=0, compiler_options=options)
         self._jit_predict = jax.jit(self._predict_all_seeds, static_argnums=2, compiler_options=options)
+        self._seeds = jnp.asarray(config.seeds, jnp.uint32)
         self._steps: dict[tuple, jax.stages.Compiled] = {}
         self._predictions: dict[tuple, Callable] = {}
 
@@ -73,12 +75,12 @@ class Programs:
         optimizer = jax.vmap(self._optimizer.init)(parameters)
         return TrainState(parameters, optimizer, jnp.full(len(parameters), -1, jnp.int32))
 
-    def compile_step(self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"]) -> jax.stages.Compiled:
-        """Compiles the training step for batches of this shape; later calls find it."""
-        scalar = jax.ShapeDtypeStruct((), jnp.int32)
-        key = _shape_key(batch)
+    def compile_step(self, state: TrainState, batch: PackedBatch) -> jax.stages.Compiled:
+        """Compiles the training step for batches of this layout; later calls find it."""
+        layout = batch.layout
+        key = (layout.algorithm, layout.num_nodes, layout.num_rows, batch.words.shape)
         if key not in self._steps:
-            self._steps[key] = _compiled(self._jit_step, state, batch, seeds, scalar, scalar)
+            self._steps[key] = _compiled(self._jit_step, state, batch, self._seeds)
         return self._steps[key]
 
     def compile_prediction(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Callable:
@@ -88,11 +90,9 @@ class Programs:
             self._predictions[key] = _compiled(self._jit_predict, parameters, batch, with_hints)
         return self._predictions[key]
 
-    def train_step(
-        self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"], step: np.int32, num_steps: np.int32
-    ) -> tuple[TrainState, Float[Array, " seed"]]:
+    def train_step(self, state: TrainState, batch: PackedBatch) -> tuple[TrainState, Float[Array, " seed"]]:
         """One update of every seed on its own batch. The given state is used up."""
-        return self.compile_step(state, batch, seeds)(state, batch, seeds, step, num_steps)
+        return self.compile_step(state, batch)(state, batch, self._seeds)
 
     def reasoner(self, parameters: Float[Array, " parameter"]) -> Reasoner:
         """The network that a row of the parameters stands for."""
@@ -106,9 +106,10 @@ class Programs:
         return Reasoner(config.algorithms, processor, config.hidden_size, config.hints, key=jax.random.key(seed))
 
     def _train_step(
-        self, state: TrainState, batch: DeviceBatch, seeds: Int[Array, " seed"], step: Int[Array, ""], num_steps: Array
+        self, state: TrainState, batch: PackedBatch, seeds: Int[Array, " seed"]
     ) -> tuple[TrainState, Float[Array, " seed"]]:
         """One update of every seed on its own batch. A seed whose loss is not finite stays as it was, for good."""
+        step, num_steps = batch.step, batch.num_steps
 
         def loss(reasoner, batch, seed):
             key = jax.random.fold_in(jax.random.key(seed), step)
@@ -122,7 +123,9 @@ class Programs:
             updates, optimizer = self._optimizer.update(gradient, optimizer, parameters)
             return parameters + updates, optimizer, value, jnp.isfinite(value) & jnp.isfinite(gradient).all()
 
-        parameters, optimizer, losses, finite = jax.vmap(update)(state.parameters, state.optimizer, batch, seeds)
+        parameters, optimizer, losses, finite = jax.vmap(update)(
+            state.parameters, state.optimizer, batch.unpack(), seeds
+        )
         alive = finite & (state.diverged_at < 0)
         keep = functools.partial(_where_seed, alive)
         return TrainState(

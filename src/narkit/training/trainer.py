@@ -116,7 +116,6 @@ class Trainer:
         self.state: TrainState = self.programs.initial_state()
         self.selection = Selection.start(config, np.asarray(self.state.parameters))
         self.latest_loss = np.full(len(config.seeds), np.nan)
-        self._seeds = jnp.asarray(config.seeds, jnp.uint32)
         self._threads = threads
         self._prepared = False
         self.tell(on_point=on_point, on_step=on_step, should_stop=should_stop)
@@ -169,8 +168,8 @@ class Trainer:
         blank = jax.eval_shape(lambda: self.state)
         jobs: list[Callable[[], Any]] = []
         for meal in self.feed.examples():
-            self._largest_batch = max(self._largest_batch, sum(leaf.nbytes for leaf in jax.tree.leaves(meal.batch)))
-            jobs.append(lambda meal=meal: self.programs.compile_step(blank, meal.batch, self._seeds))
+            self._largest_batch = max(self._largest_batch, meal.packed.words.nbytes)
+            jobs.append(lambda meal=meal: self.programs.compile_step(blank, meal.packed))
         for sets in self._validation_sets.values():
             for evaluation in sets:
                 part = evaluation.kept_parts[0]
@@ -213,11 +212,8 @@ class Trainer:
                 meal = next(meals)
                 if is_idle(in_flight):
                     timings.waiting_for_data += time.perf_counter() - asked
-                step = self.progress.step
-                self.state, loss = self.programs.train_step(
-                    self.state, meal.batch, self._seeds, np.int32(step), np.int32(meal.num_steps)
-                )
-                self.progress.step = step + 1
+                self.state, loss = self.programs.train_step(self.state, meal.packed)
+                self.progress.step += 1
                 in_flight.append(loss)
                 self._take_losses(in_flight, but=IN_FLIGHT)
                 self._on_step(self)

@@ -1,0 +1,125 @@
+"""What a training step reads, of all seeds, in one array.
+
+Every array that is moved to a device costs the host tens of microseconds, however small it is, and what is moved along
+with a step holds the device up. A batch has one or two dozen arrays, and the shortest steps take half a millisecond. So
+a batch is packed into one array, with what else changes from step to step, and the compiled step takes it apart.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from narkit.data.batch import Batch
+from narkit.models.network import AnyArray, DeviceBatch
+from narkit.spec import ALGORITHMS, Stage
+
+WORD = np.dtype(np.uint32)
+ALIGNMENT = 4  # words: what a thread of a GPU reads at once
+HEADER = ("step", "num_steps")  # words before the first array
+
+
+class Place(NamedTuple):
+    """Where one array of a seed's batch lies among the words of the seed."""
+
+    stage: Stage | None  # none for the lengths
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + -(-math.prod(self.shape) * self.dtype.itemsize // WORD.itemsize)
+
+    def read(self, words: Any) -> Any:
+        """The array, with the leading axes that the words have. It shares a NumPy array's memory."""
+        values = words[..., self.start : self.end].view(self.dtype)[..., : math.prod(self.shape)]
+        return values.reshape(*words.shape[:-1], *self.shape)
+
+
+class Layout(NamedTuple):
+    """Where everything lies; programs are compiled for one."""
+
+    algorithm: str
+    num_nodes: int
+    num_rows: int  # of hints
+    places: tuple[Place, ...]
+    num_words: int  # of a seed
+
+    @classmethod
+    @functools.cache
+    def of(cls, algorithm: str, num_nodes: int, num_rows: int, num_samples: int) -> Layout:
+        """The layout of batches with `num_samples` samples per seed."""
+        places, start = [], ALIGNMENT
+
+        def add(stage: Stage | None, name: str, shape: tuple[int, ...], dtype: str) -> None:
+            nonlocal start
+            places.append(Place(stage, name, shape, np.dtype(dtype), start))
+            start = -(-places[-1].end // ALIGNMENT) * ALIGNMENT
+
+        add(None, "lengths", (num_samples,), "int32")
+        for name, probe in ALGORITHMS[algorithm].transformed_spec.items():
+            rows = (num_rows,) if probe.stage is Stage.HINT else ()
+            add(probe.stage, name, (*rows, num_samples, *probe.shape(num_nodes)), probe.dtype)
+        return cls(algorithm, num_nodes, num_rows, tuple(places), start)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PackedBatch:
+    """The batches of all seeds, with the number of the step and how many steps the processor takes."""
+
+    words: AnyArray  # (seed, word)
+    layout: Layout = field(metadata={"static": True})
+
+    @property
+    def step(self) -> Any:
+        return self._header("step")
+
+    @property
+    def num_steps(self) -> Any:
+        return self._header("num_steps")
+
+    def _header(self, name: str) -> Any:
+        return self.words[0, HEADER.index(name)].view(np.int32)
+
+    def unpack(self) -> DeviceBatch:
+        """The batch, with the leading axes that the words have: none where a seed's words are mapped over."""
+        stages: dict[Stage | None, dict[str, Any]] = {stage: {} for stage in (None, *Stage)}
+        for place in self.layout.places:
+            stages[place.stage][place.name] = place.read(self.words)
+        inputs, hints, outputs = stages[Stage.INPUT], stages[Stage.HINT], stages[Stage.OUTPUT]
+        return DeviceBatch(self.layout.algorithm, inputs, hints, outputs, stages[None]["lengths"])
+
+
+def with_num_steps(packed: PackedBatch, num_steps: int) -> PackedBatch:
+    """The same batch, not on the device yet, for another number of the processor's steps."""
+    words = np.array(packed.words)
+    words[:, HEADER.index("num_steps")] = num_steps
+    return PackedBatch(words, packed.layout)
+
+
+def pack(batch: Batch, *, num_seeds: int, num_rows: int, step: int, num_steps: int) -> PackedBatch:
+    """Packs a transformed batch of several seeds: equally many samples of each, one seed's after the other's.
+
+    Hints get `num_rows` rows; no sample may be longer.
+    """
+    layout = Layout.of(batch.algorithm, batch.num_nodes, num_rows, len(batch) // num_seeds)
+    words = np.zeros((num_seeds, layout.num_words), WORD)
+    words[:, : len(HEADER)] = step, num_steps
+    probes = {Stage.INPUT: batch.inputs, Stage.HINT: batch.hints, Stage.OUTPUT: batch.outputs}
+    for place in layout.places:
+        to = place.read(words)
+        values = batch.lengths if place.stage is None else probes[place.stage][place.name]
+        if place.stage is Stage.HINT:
+            rows = values[:num_rows]  # samples chosen from a large set may have much empty room of their own
+            to[:, : len(rows)] = rows.reshape(-1, num_seeds, *place.shape[1:]).swapaxes(0, 1)
+        else:
+            to[...] = values.reshape(to.shape)
+    return PackedBatch(words, layout)
