@@ -19,7 +19,7 @@ from narkit.training.evaluation import EvaluationSet, validation_batch
 from narkit.training.feed import Feed
 from narkit.training.packing import pack, with_num_steps
 from narkit.training.programs import Programs
-from narkit.training.trainer import Trainer
+from narkit.training.trainer import StoppedTraining, Trainer
 
 Tiny = Callable[..., narkit.TrainConfig]
 
@@ -92,11 +92,29 @@ def test_meals_made_ahead_are_on_the_device(tiny: Tiny) -> None:
             assert isinstance(ours.packed.words, jax.Array) and np.array_equal(ours.packed.words, meal.packed.words)
 
 
+def test_all_batches_of_a_run_have_the_same_room(tiny: Tiny) -> None:
+    config = tiny(algorithms=("bfs", "bellman_ford"), sizes=(8, 12), seeds=(0, 1), steps=400)
+    feed = Feed(config)
+    feed.measure(config.steps, threads=2)
+    meals = [feed.meal(step) for step in range(config.steps)]
+    assert len({meal.packed.layout for meal in meals}) == 4
+    for layout in {meal.packed.layout for meal in meals}:  # and not more than one of them needs
+        assert layout.num_rows == max(m.num_steps for m in meals if m.packed.layout == layout) + 1
+
+
+def test_measuring_room_can_be_stopped(tiny: Tiny) -> None:
+    def stop() -> None:
+        raise StoppedTraining
+
+    with pytest.raises(StoppedTraining):
+        Feed(tiny()).measure(10**9, check=stop)
+
+
 def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:
     config = tiny(sizes=(8,), seeds=(0,))
     first, second = Feed(config), Feed(config)
     for feed in (first, second):
-        feed.measure(turns=1)
+        feed.measure(1)
     shapes = [first.meal(step).batch.hints["pi_h"].shape for step in range(30)]
     assert shapes[::-1] == [second.meal(step).batch.hints["pi_h"].shape for step in reversed(range(30))]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -11,20 +11,20 @@ import jax
 
 from narkit.benchmarking import launches
 from narkit.benchmarking.projection import Evaluations
-from narkit.benchmarking.subjects import NarkitSubject, Subject, rows
+from narkit.benchmarking.subjects import NarkitSubject, Subject
 from narkit.benchmarking.train_record import Compilation
 from narkit.training.feed import Feed, Meal
 
 
 @dataclass
 class Job:
-    """The training steps of one size: where their data comes from, and the programs that they need."""
+    """The training steps of one size: where their data comes from, and their program."""
 
     size: int
     feed: Feed
     meal: Meal | None = None
-    programs: list[jax.stages.Compiled] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    program: jax.stages.Compiled | None = None
+    seconds: float = 0.0  # that it took to compile it
     error: Exception | None = None
 
 
@@ -41,7 +41,7 @@ class Prepared:
     @property
     def seconds(self) -> list[float]:
         """Of every program."""
-        return [second for job in self.jobs for second in job.seconds] + self.evaluation_seconds
+        return [job.seconds for job in self.jobs if job.program is not None] + self.evaluation_seconds
 
 
 def prepare(subject: Subject, sizes: Sequence[int], evaluation: bool) -> Prepared:
@@ -80,18 +80,13 @@ def compile_together(
 
 
 def _compile_job(subject: Subject, job: Job, steps: int) -> None:
-    """Compiles what the steps to be measured need: one program, or more if a trajectory outgrows the room."""
-    known: set[int] = set()
+    """Compiles the program of the steps to be measured. It has room for the longest of their trajectories."""
     try:
-        job.feed.measure()
-        for step in range(steps):
-            meal = job.feed.meal(step)
-            if rows(meal) not in known:
-                known.add(rows(meal))
-                start = time.perf_counter()
-                job.programs.append(subject.compile(meal))
-                job.seconds.append(time.perf_counter() - start)
-                job.meal = job.meal or meal
+        job.feed.measure(steps)
+        job.meal = job.feed.meal(0)
+        start = time.perf_counter()
+        job.program = subject.compile(job.meal)
+        job.seconds = time.perf_counter() - start
     except Exception as error:  # reported with the cell; the others go on
         job.error = error
 
@@ -116,17 +111,11 @@ def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | 
     return {"forward": found.forward.kinds, "backward": found.backward.kinds, "outside": found.outside.kinds}
 
 
-def program_bytes(programs: Iterable[jax.stages.Compiled]) -> int | None:
-    """Arguments, results and temporary room of the largest program."""
-    sizes = []
-    for program in programs:
-        stats = program.memory_analysis()
-        if stats is None:
-            return None
-        sizes.append(
-            stats.argument_size_in_bytes
-            + stats.output_size_in_bytes
-            + stats.temp_size_in_bytes
-            - stats.alias_size_in_bytes
-        )
-    return max(sizes)
+def program_bytes(program: jax.stages.Compiled) -> int | None:
+    """Arguments, results and temporary room of a program."""
+    stats = program.memory_analysis()
+    if stats is None:
+        return None
+    return (
+        stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes - stats.alias_size_in_bytes
+    )

@@ -180,7 +180,7 @@ def warm_up(steps: int) -> int:
 
 def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
     """Times the steps of one size and looks at their program."""
-    assert job.meal is not None
+    assert job.meal is not None and job.program is not None
     loop, outside = _around_the_loop(subject, job.meal)
     run = pipelined(subject, job.feed, steps)
     config = subject.config
@@ -198,9 +198,9 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
         loop_ms=loop,
         outside_ms=outside,
         waiting_share=run.waiting / run.seconds,
-        launches=count_launches(job.programs[0]),
-        compile_seconds=job.seconds,
-        program_bytes=program_bytes(job.programs),
+        launches=count_launches(job.program),
+        compile_seconds=[job.seconds],
+        program_bytes=program_bytes(job.program),
         peak_bytes=machine.peak_memory(),
         paths=(
             paths_taken(algorithm, config.processor, num_nodes, config.hidden_size)

@@ -136,11 +136,9 @@ class _Ours:
     def __init__(self, config: TrainConfig):
         self._subject = NarkitSubject(config)
         feed = Feed(config)
-        feed.measure()
+        feed.measure(NUM_BATCHES)
         self._meals = cycle([feed.meal(step).on_device() for step in range(NUM_BATCHES)])
         self.side = Side([], [], self._timed()[0])
-        for _ in range(NUM_BATCHES):  # batches of another length may need a program of their own
-            self._timed()
 
     def _timed(self) -> tuple[float, int]:
         meal = next(self._meals)

@@ -8,8 +8,9 @@ from narkit.experiments.lengths import processor_steps, training_sizes
 from narkit.spec import Kind, Location, Stage
 from narkit.training import selection
 from narkit.training.config import TrainConfig
-from narkit.training.feed import ROOM
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
+
+ROWS_FOR_THE_LONGEST = 1.25  # rows of hints that a run has room for, in those of an average batch: 1.0 to 1.6
 
 
 def predicted_memory(config: TrainConfig, backend: str) -> int:
@@ -46,7 +47,7 @@ def _by_kernels(config: TrainConfig, size: int) -> float:
     """
     algorithm, hidden = ALGORITHMS[config.algorithms[0]], config.hidden_size
     nodes = algorithm.nodes_of_size(size)
-    rows = int(ROOM * (processor_steps(algorithm.name, size) + 1))
+    rows = int(ROWS_FOR_THE_LONGEST * (processor_steps(algorithm.name, size) + 1))
     kept = rows * (hidden * (200 * nodes + 12 * nodes**2) + 4 * nodes**3)
     hints = [probe for probe in algorithm.transformed_spec.values() if probe.stage is Stage.HINT]
     of_edges = any(hint.location is Location.EDGE or hint.kind is Kind.POINTER for hint in hints)

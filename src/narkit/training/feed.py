@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import jax
@@ -18,10 +20,10 @@ from narkit.models.network import DeviceBatch
 from narkit.training.config import TrainConfig
 from narkit.training.packing import PackedBatch, pack
 
-ROOM = 1.25  # how many more rows than the longest trajectory seen so far; more than needed costs only memory
-
-_MOVING = threading.Lock()
-"""Moving a batch is Python, an array at a time: threads at it together only take the interpreter from each other."""
+MEASURED_TURNS = 20_000  # of an algorithm: twice what the paper trains
+TURNS_AT_ONCE = 50
+FEWEST_ROWS = 2
+GROWTH = 1.25  # of the room for hints, where a longer run needs more
 
 
 @dataclass(frozen=True)
@@ -93,21 +95,43 @@ class Feed:
         It depends on the step alone, not on what came before. Room beyond the longest trajectory changes a sum at most
         by rounding, but a resumed run should not even differ by that.
         """
-        capacity = self._capacities.get((algorithm, num_nodes), 2)
+        capacity = self._capacities.get((algorithm, num_nodes), FEWEST_ROWS)
         while capacity < longest:
-            capacity = int(capacity * ROOM) + 1
+            capacity = int(capacity * GROWTH) + 1
         return capacity
 
-    def measure(self, turns: int = 64) -> None:
-        """Looks at the first batches of a seed to find out how much room trajectories need."""
-        config = self._config
-        longest: dict[tuple[str, int], int] = {}
-        for algorithm in config.algorithms:
-            for turn in range(turns):
-                batch = self._batch(algorithm, self._seeds[:1], turn)
-                key = (algorithm, batch.num_nodes)
-                longest[key] = max(2, longest.get(key, 0), int(batch.lengths.max()))
-        self._capacities = {key: int(rows * ROOM) for key, rows in longest.items()}
+    def measure(self, steps: int, threads: int = 1, check: Callable[[], None] = lambda: None) -> None:
+        """Finds out how much room the trajectories of so many steps need, by making them all.
+
+        Programs are compiled for that room. Making data is fast beside training on it, and a batch that needs more room
+        than was thought would wait for a program of its own, which takes longer. `check` is called every now and then;
+        what it raises ends the measuring.
+        """
+        turns = range(min(-(-steps // len(self._config.algorithms)), MEASURED_TURNS))
+        parts = [turns[start : start + TURNS_AT_ONCE] for start in range(0, len(turns), TURNS_AT_ONCE)]
+        capacities: dict[tuple[str, int], int] = {}
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="narkit-measure")
+        try:
+            for algorithm in self._config.algorithms:
+                for found in pool.map(functools.partial(self._longest, algorithm), parts):
+                    check()
+                    for num_nodes, rows in found.items():
+                        key = (algorithm, num_nodes)
+                        capacities[key] = max(rows, capacities.get(key, FEWEST_ROWS))
+        finally:
+            pool.shutdown(cancel_futures=True)
+        self._capacities = capacities
+
+    def _longest(self, algorithm: str, turns: range) -> dict[int, int]:
+        """The most rows that samples need, by their number of nodes."""
+        if self._config.fixed_training_set:
+            fixed = self._fixed[algorithm]
+            return {fixed.num_nodes: int(fixed.lengths.max())}
+        longest: dict[int, int] = {}
+        for turn in turns:
+            batch = self._batch(algorithm, self._seeds, turn)
+            longest[batch.num_nodes] = max(longest.get(batch.num_nodes, 0), int(batch.lengths.max()))
+        return longest
 
     def examples(self) -> list[Meal]:
         """One meal for every program that training will need."""
@@ -123,9 +147,4 @@ class Feed:
 
     def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[Meal]:
         """The meals of step `start` and all later ones on the device, made and moved there on threads."""
-        return Ahead(self._moved_meal, start, look_ahead, threads)
-
-    def _moved_meal(self, step: int) -> Meal:
-        meal = self.meal(step)
-        with _MOVING:
-            return meal.on_device()
+        return Ahead(lambda step: self.meal(step).on_device(), start, look_ahead, threads)

@@ -157,7 +157,7 @@ class Trainer:
         if self._prepared:
             return
         start = time.perf_counter()
-        self.feed.measure()
+        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked)
         self._validation_sets = {
             validation.name: [
                 EvaluationSet.of(validation_batch(name, validation), VALIDATION_PART, keep=True)
