@@ -42,7 +42,7 @@ def _by_kernels(config: TrainConfig, size: int) -> float:
     number per triplet, and factors of weight gradients: six arrays of edge features in bfloat16 and some of nodes.
 
     The shares of nodes and of the rest are fitted to benchmarks/train.json, both systems, 4 to 16 nodes: programs need
-    0.9 to 1.4 times what this gives. Only decoders of edges and pointers read the triplets of Triplet-GMPNN; runs whose
+    0.8 to 1.4 times what this gives. Only decoders of edges and pointers read the triplets of Triplet-GMPNN; runs whose
     hints have neither take about half.
     """
     algorithm, hidden = ALGORITHMS[config.algorithms[0]], config.hidden_size

@@ -29,7 +29,7 @@ FORWARD = 0.3  # the share of a training step that a prediction costs
 
 # Without measurements: what benchmarks/train.json gives for an H200, and two cores of a CPU.
 DEFAULTS: Mapping[str, Mapping[str, Cost]] = {
-    "gpu": {"team": Cost(0.10, 4.3e-5, 0.98), "triplet_gmpnn": Cost(0.11, 3.6e-5, 1.06)},
+    "gpu": {"team": Cost(0.10, 4.5e-5, 0.71), "triplet_gmpnn": Cost(0.11, 3.5e-5, 0.69)},
     "cpu": {"team": Cost(5.0, 0.10), "triplet_gmpnn": Cost(5.0, 0.063)},
 }
 SECONDS_PER_PROGRAM = {"gpu": 7.0, "cpu": 5.0}  # several are compiled at a time
