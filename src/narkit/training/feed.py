@@ -61,7 +61,7 @@ class Feed:
     def meal(self, step: int) -> Meal:
         """What a step eats, in NumPy arrays."""
         algorithm, turn = self._turn(step)
-        batch = self._batch(algorithm, self._seeds, turn)
+        batch = self._batch(algorithm, turn)
         longest = int(batch.lengths.max())
         num_rows = self._capacity(algorithm, batch.num_nodes, longest)
         num_steps = max(1, longest - 1)
@@ -79,9 +79,9 @@ class Feed:
         fixed = self._config.fixed_training_set
         return algorithm, SPLITS["train"].size if fixed else self._streams[algorithm].size(turn)
 
-    def _batch(self, algorithm: str, seeds: np.ndarray, turn: int) -> Batch:
-        """The samples of some seeds, one seed's after the other's."""
-        batch_size = self._config.batch_size
+    def _batch(self, algorithm: str, turn: int) -> Batch:
+        """The samples of all seeds, one seed's after the other's."""
+        batch_size, seeds = self._config.batch_size, self._seeds
         if self._config.fixed_training_set:
             fixed = self._fixed[algorithm]
             draws = (np.random.default_rng([seed, turn]).integers(0, len(fixed), batch_size) for seed in seeds)
@@ -129,7 +129,7 @@ class Feed:
             return {fixed.num_nodes: int(fixed.lengths.max())}
         longest: dict[int, int] = {}
         for turn in turns:
-            batch = self._batch(algorithm, self._seeds, turn)
+            batch = self._batch(algorithm, turn)
             longest[batch.num_nodes] = max(longest.get(batch.num_nodes, 0), int(batch.lengths.max()))
         return longest
 

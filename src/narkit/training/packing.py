@@ -1,8 +1,9 @@
 """What a training step reads, of all seeds, in one array.
 
 Every array that is moved to a device costs the host tens of microseconds, however small it is, and what is moved along
-with a step holds the device up. A batch has one or two dozen arrays, and the shortest steps take half a millisecond. So
-a batch is packed into one array, with what else changes from step to step, and the compiled step takes it apart.
+with a step holds the device up. A batch has one or two dozen arrays, and the shortest steps take less than a
+millisecond. So a batch is packed into one array, with what else changes from step to step, and the compiled step takes
+it apart.
 """
 
 from __future__ import annotations
