@@ -59,9 +59,9 @@ def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: in
     blank = jax.eval_shape(lambda: state)
     sample = transform(narkit.sample(algorithm, size=num_nodes, batch_size=1, seed=0), random_positions=False)
     rows = next(iter(sample.hints.values())).shape[0]
-    num_steps = max(1, int(sample.lengths.max()) - 1)
-    batch = jax.device_put(pack(sample, num_seeds=1, num_rows=rows, step=0, num_steps=num_steps))
-    row: dict[str, Any] = {"nodes": sample.num_nodes, "processor_steps": num_steps}
+    packed = pack(sample, num_seeds=1, num_rows=rows, step=0)
+    batch = jax.device_put(packed)
+    row: dict[str, Any] = {"nodes": sample.num_nodes, "processor_steps": int(packed.num_steps)}
     row["paths"] = report_paths(algorithm, processor, sample.num_nodes)
     start = time.perf_counter()
     try:

@@ -90,10 +90,10 @@ class PlainSubject:
         return losses
 
     def processor_steps(self, meal: Meal) -> int:
-        return rows(meal)
+        return most_steps(meal)
 
 
-def rows(meal: Meal) -> int:
+def most_steps(meal: Meal) -> int:
     """How many processor steps a meal has room for."""
     return max(1, meal.packed.layout.num_rows - 1)
 

@@ -18,7 +18,7 @@ from narkit import machine
 from narkit.algorithms import ALGORITHMS
 from narkit.benchmarking.programs_of_step import Job, Prepared, compile_together, count_launches, prepare, program_bytes
 from narkit.benchmarking.projection import project
-from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, paths_taken, rows
+from narkit.benchmarking.subjects import NarkitSubject, PlainSubject, Subject, most_steps, paths_taken
 from narkit.benchmarking.train_record import Cell, Failure, Record
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, Meal
@@ -255,7 +255,7 @@ def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float 
 
     The batch is on the device before: that it is moved there is no part of the program.
     """
-    few, many = 1, min(rows(meal), MANY_STEPS)
+    few, many = 1, min(most_steps(meal), MANY_STEPS)
     if many < 3 or not isinstance(subject, NarkitSubject):
         return None, None
 

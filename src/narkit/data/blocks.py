@@ -14,8 +14,7 @@ def zeros_in_one_block(layouts: Iterable[tuple[tuple[int, ...], np.dtype]]) -> l
     """An array of zeros for each shape and type, all of them parts of one, which lives as long as any of them.
 
     Fresh memory is handed out a page at a time when it is first touched, which costs more than what is then written,
-    unless it is so much that NumPy asks for huge pages. This is for memory that is soon given up; batches that wait for
-    their training step were made faster of arrays with memory of their own.
+    unless it is so much that NumPy asks for huge pages. This is for memory that is soon given up.
     """
     layouts = list(layouts)
     starts = [0]

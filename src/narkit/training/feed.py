@@ -31,7 +31,7 @@ class Meal:
     """What one training step eats."""
 
     packed: PackedBatch  # a NumPy array, until it is moved to the device
-    num_steps: int  # how many processor steps the longest sample of all seeds needs
+    num_steps: int  # as in `packed`, where it cannot be read without waiting once that is on the device
 
     @property
     def batch(self) -> DeviceBatch:
@@ -62,11 +62,9 @@ class Feed:
         """What a step eats, in NumPy arrays."""
         algorithm, turn = self._turn(step)
         batch = self._batch(algorithm, turn)
-        longest = int(batch.lengths.max())
-        num_rows = self._capacity(algorithm, batch.num_nodes, longest)
-        num_steps = max(1, longest - 1)
-        packed = pack(batch, num_seeds=len(self._seeds), num_rows=num_rows, step=step, num_steps=num_steps)
-        return Meal(packed, num_steps)
+        num_rows = self._capacity(algorithm, batch.num_nodes, int(batch.lengths.max()))
+        packed = pack(batch, num_seeds=len(self._seeds), num_rows=num_rows, step=step)
+        return Meal(packed, int(packed.num_steps))
 
     def _turn(self, step: int) -> tuple[str, int]:
         """The algorithm of a step, and how many steps it had before."""

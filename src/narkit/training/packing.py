@@ -39,9 +39,9 @@ class Place(NamedTuple):
         return self.start + -(-math.prod(self.shape) * self.dtype.itemsize // WORD.itemsize)
 
     def read(self, words: Any) -> Any:
-        """The array, with the leading axes that the words have. It shares a NumPy array's memory."""
-        values = words[..., self.start : self.end].view(self.dtype)[..., : math.prod(self.shape)]
-        return values.reshape(*words.shape[:-1], *self.shape)
+        """The array of all seeds, from their words (seed, word). It shares a NumPy array's memory."""
+        values = words[:, self.start : self.end].view(self.dtype)[:, : math.prod(self.shape)]
+        return values.reshape(len(words), *self.shape)
 
 
 class Layout(NamedTuple):
@@ -91,7 +91,7 @@ class PackedBatch:
         return self.words[0, HEADER.index(name)].view(np.int32)
 
     def unpack(self) -> DeviceBatch:
-        """The batch, with the leading axes that the words have: none where a seed's words are mapped over."""
+        """The batch, with a leading seed axis. It shares the memory of words that are a NumPy array."""
         stages: dict[Stage | None, dict[str, Any]] = {stage: {} for stage in (None, *Stage)}
         for place in self.layout.places:
             stages[place.stage][place.name] = place.read(self.words)
@@ -106,11 +106,12 @@ def with_num_steps(packed: PackedBatch, num_steps: int) -> PackedBatch:
     return PackedBatch(words, packed.layout)
 
 
-def pack(batch: Batch, *, num_seeds: int, num_rows: int, step: int, num_steps: int) -> PackedBatch:
+def pack(batch: Batch, *, num_seeds: int, num_rows: int, step: int) -> PackedBatch:
     """Packs a transformed batch of several seeds: equally many samples of each, one seed's after the other's.
 
-    Hints get `num_rows` rows; no sample may be longer.
+    Hints get `num_rows` rows; no sample may be longer. The processor takes as many steps as the longest one needs.
     """
+    num_steps = max(1, int(batch.lengths.max()) - 1)
     layout = Layout.of(batch.algorithm, batch.num_nodes, num_rows, len(batch) // num_seeds)
     words = np.zeros((num_seeds, layout.num_words), WORD)
     words[:, : len(HEADER)] = step, num_steps
