@@ -22,7 +22,6 @@ from narkit.experiments.rendering import text
 from narkit.files import write_whole
 from narkit.models.serialization import load
 from narkit.spec import ALGORITHMS, Kind
-from narkit.training import selection
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import EvaluationSet, Scores
 from narkit.training.programs import Parameters, Programs
@@ -68,9 +67,10 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
         directory = RunDirectory(path)
         config = directory.config()
         rule = rule or main_rule(config)
-        if rule not in selection.rules(config):
-            raise UnknownNameError("selection rule", rule, selection.rules(config))
-        parameters = jnp.asarray(selected_parameters(directory)[rule])
+        chosen = selected_parameters(directory)
+        if rule not in chosen:
+            raise UnknownNameError("selection rule", rule, chosen)
+        parameters = jnp.asarray(chosen[rule])
     programs = Programs(config)
     size = size or TEST.size
     results = []

@@ -17,7 +17,7 @@ from narkit.experiments.costs import BENCHMARK_FILE, Cost, Measured, measured_co
 from narkit.experiments.lengths import processor_steps, training_sizes
 from narkit.experiments.memory import predicted_memory
 from narkit.experiments.records import RunRecord
-from narkit.training import selection
+from narkit.training.rules import rules
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
 from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
@@ -146,7 +146,7 @@ class Predictor:
             compiling=programs * self.seconds_per_program,
             training=config.steps * step,
             validating=-(-config.steps // config.validate_every) * validation,
-            testing=config.test * len(selection.rules(config)) * test,  # rules that agree are scored once
+            testing=config.test * len(rules(config)) * test,  # rules that agree are scored once
             programs=programs,
             memory=round(known.get("memory") or predicted_memory(config, self.backend)),
             measured=frozenset(known),

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from narkit.data.batch import Batch
-from narkit.data.splits import benchmark_set, validation_set
+from narkit.data.splits import SPLITS, benchmark_set, validation_set
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
 from narkit.models.scoring import evaluate
@@ -19,8 +19,6 @@ from narkit.spec import ALGORITHMS
 from narkit.training import hint_scores
 from narkit.training.config import BENCHMARK, Validation
 from narkit.training.programs import Programs
-
-BENCHMARK_SEED = 2  # that of the benchmark's own validation split
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,9 @@ class EvaluationSet:
 
 def validation_batch(algorithm: str, validation: Validation) -> Batch:
     """The instances of a validation set, as networks read them."""
+    size, seed = validation.size, validation.seed
     if validation.distribution == BENCHMARK:
         num_samples = validation.num_samples * ALGORITHMS[algorithm].multiplier
-        return transform(benchmark_set(algorithm, validation.size, num_samples, BENCHMARK_SEED), random_positions=False)
-    return validation_set(algorithm, validation.size, validation.num_samples)
+        drawn = benchmark_set(algorithm, size, num_samples, SPLITS["val"].seed if seed is None else seed)
+        return transform(drawn, random_positions=False)
+    return validation_set(algorithm, size, validation.num_samples, seed or 0)
