@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from narkit.report import paper
-from narkit.training import selection
 from narkit.training.presets import SEEDS, preset
+from narkit.training.progress import Divergence, Point, Timings
 from narkit.training.record import Chosen, RunRecord
-from narkit.training.trainer import Divergence, Point, Timings
+from narkit.training.rules import rules as rules_of
 
 OFFSETS = {"id": 0.0, "ood": 1.0, "id_first": -4.0, "ood_first": -2.0, "last": -1.0}
 """What a rule adds to the score of a made-up run, in percent."""
@@ -32,7 +32,7 @@ def _make_record(
     """A record of the preset `paper`; under the rule `id` the seeds score `score` plus -2 to 2 times `spread`."""
     given = {"algorithms": (algorithm,), "processor": system, "seeds": tuple(range(SEEDS))} | options
     config = preset("paper", **given)
-    rules, count = selection.rules(config), len(config.seeds)
+    rules, count = rules_of(config), len(config.seeds)
     steps = list(range(config.validate_every, config.steps + 1, config.validate_every))
     deviations = spread * np.linspace(-2, 2, count)
     test = {

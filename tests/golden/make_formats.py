@@ -3,8 +3,8 @@
     python tests/golden/make_formats.py tests/golden/formats/VERSION
 
 `0.1.0` was made before records had format 3: a run that was stopped after step 6 of 10 (`stopped/`, a checkpoint of
-format 1) with the parameters that its rules chose in the end (`finished.npz`), and a sweep's record of format 2 with its
-weights (`records/`). Never make it again.
+format 1) with the parameters that its rules chose in the end (`finished.npz`), and a sweep's record of format 2 with
+its weights (`records/`). Never make it again.
 """
 
 import os
@@ -37,8 +37,8 @@ def stop_after_step_6(trainer: Trainer) -> None:
 
 
 def make(folder: Path) -> None:
-    from narkit.experiments.cells import SweepDirectory, make_cells
-    from narkit.experiments.sweep import SweepOptions, run_sweep
+    from narkit.sweeps.cells import SweepDirectory, make_cells
+    from narkit.sweeps.sweep import SweepOptions, run_sweep
     from narkit.training.run import Observer
 
     observer = Observer()
@@ -52,7 +52,8 @@ def make(folder: Path) -> None:
     (folder / "stopped" / "lock").unlink()
     np.savez_compressed(folder / "finished.npz", **narkit.train(config).choices())  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as name:
-        cells = make_cells("quick", ("mpnn",), ("bfs",), 2, {k: OPTIONS[k] for k in OPTIONS if k not in ("seeds", "processor")})
+        options = {name: value for name, value in OPTIONS.items() if name not in ("seeds", "processor")}
+        cells = make_cells("quick", ("mpnn",), ("bfs",), 2, options)
         run_sweep(cells, SweepDirectory(Path(name)), preset="quick", options=SweepOptions(threads=1))
         (folder / "records").mkdir()
         shutil.copytree(Path(name) / "mpnn", folder / "records" / "mpnn")

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from rich.console import Console
 from rich.table import Table
 
@@ -23,8 +22,8 @@ from narkit.report.rendering import text
 from narkit.spec import ALGORITHMS, Kind
 from narkit.sweeps.systems import main_rule
 from narkit.training.config import TrainConfig
-from narkit.training.evaluation import EvaluationSet, Scores
-from narkit.training.programs import Parameters, Programs
+from narkit.training.evaluation import EvaluationSet, Scores, as_run
+from narkit.training.programs import Programs
 from narkit.training.record import selected_parameters
 from narkit.training.run_directory import RunDirectory, RunDirectoryError, plain_numbers
 
@@ -63,7 +62,7 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
     if path.is_file():
         if rule is not None:
             raise RunDirectoryError(f"expected no --rule with {path}: it holds one network; rules choose among a run's")
-        config, parameters = _of_file(path)
+        config, parameters = as_run(load(path))
     else:
         directory = RunDirectory(path)
         config = directory.config()
@@ -81,20 +80,6 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
         evaluation = EvaluationSet.of(batch, part_size(batch.num_nodes), with_hints=hints)
         results.append(Evaluation(config, name, size, count, rule, evaluation.scores(programs, parameters)))
     return results
-
-
-def _of_file(path: Path) -> tuple[TrainConfig, Parameters]:
-    """The network that `narkit.save` or a sweep has written, as a run of one seed."""
-    reasoner = load(path)
-    config = TrainConfig(
-        reasoner.algorithms,
-        reasoner.processor_name,
-        processor_options=json.loads(reasoner.processor_options),
-        hidden_size=reasoner.hidden_size,
-        hints=reasoner.hints.value,
-        seeds=(0,),
-    )
-    return config, ravel_pytree(reasoner)[0][None]
 
 
 def part_size(num_nodes: int) -> int:

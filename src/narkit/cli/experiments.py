@@ -18,7 +18,7 @@ app = typer.Typer()
 records_app = typer.Typer(
     no_args_is_help=True,
     help="Look after the records of finished runs.",
-    epilog=examples("narkit records check results"),
+    epilog=examples("narkit records check results", "narkit records manifest results"),
 )
 app.add_typer(records_app, name="records")
 
@@ -160,16 +160,51 @@ def report(
 
 
 @records_app.command(
-    "check", epilog=examples("narkit records check results", "narkit records check results/paper --dry-run")
+    "check",
+    epilog=examples(
+        "narkit records check results",
+        "narkit records check results/paper --set-aside",
+        "narkit records check results --rescore 3",
+    ),
 )
 def check_records(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Move nothing.")] = False,
+    count: Annotated[
+        int | None,
+        typer.Argument(metavar="[N]", min=1, help="With --rescore: of how many records, drawn at random; else of all."),
+    ] = None,
+    move: Annotated[
+        bool, typer.Option("--set-aside", help="Move damaged records and their weights into set_aside/ beside them.")
+    ] = False,
+    rescore: Annotated[
+        bool,
+        typer.Option("--rescore", help="Evaluate published weights again on the official test, within 0.5 points."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
 ) -> None:
-    """Check every record and its weights. A damaged one is named and moved into set_aside/ beside it."""
+    """Check every record, its digest and its weights, and name what is not good. Nothing is changed unless told so."""
     from rich.console import Console
 
     from narkit.cli.records import check_records
 
+    if dry_run:
+        typer.echo("--dry-run: nothing is moved any more unless --set-aside is given; leave it out", err=True)
+        if move:
+            raise typer.BadParameter("expected --set-aside or --dry-run, got both", param_hint="--set-aside")
+    if count is not None and not rescore:
+        raise typer.BadParameter(f"expected --rescore with it, got only {count}", param_hint="N")
     with plain_errors("FOLDER"):
-        check_records(Console(), folder, dry_run)
+        check_records(Console(), folder, move=move, rescore=rescore, count=count)
+
+
+@records_app.command("manifest", epilog=examples("narkit records manifest results"))
+def write_manifest(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
+) -> None:
+    """Write FOLDER/manifest.json, the digests of records that are too old to carry their own, which it leaves alone."""
+    from rich.console import Console
+
+    from narkit.cli.records import write_manifest
+
+    with plain_errors("FOLDER"):
+        write_manifest(Console(), folder)

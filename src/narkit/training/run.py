@@ -208,6 +208,7 @@ def make_record(
         test_hints=hints,
         curve=trainer.progress.curve,
         diverged=trainer.diverged,
+        skipped=trainer.skipped,
         steps=trainer.progress.step,
         parameters=trainer.state.parameters.shape[1],
         timings=timings,
