@@ -43,7 +43,7 @@ def record_files(folder: str | os.PathLike) -> list[Path]:
     like records. Those of running cells and those set aside before are left out."""
     files = sorted(Path(folder).rglob("*.json"))
     inner = [path for path in files if not {RUNNING, SET_ASIDE} & set(path.relative_to(folder).parts)]
-    return [path for path in inner if path.resolve().parent.name in PROCESSORS or _looks_like_a_record(path)]
+    return [path for path in inner if path.parent.resolve().name in PROCESSORS or _looks_like_a_record(path)]
 
 
 def unreadable_folders(folder: Path) -> list[str]:
@@ -114,7 +114,7 @@ def set_aside(checked: Checked) -> Path:
 
 
 def _check_name(record: RunRecord, path: Path) -> Iterator[str]:
-    config, path = record.config, path.resolve()
+    config, path = record.config, path.parent.resolve() / path.name
     if path.name == RECORD:  # the folder of a run, which may have any name
         return
     system = record.system or config.processor
