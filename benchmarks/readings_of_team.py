@@ -27,8 +27,8 @@ from jaxtyping import Array, PRNGKeyArray
 import narkit
 from narkit import machine
 from narkit.files import write_whole
-from narkit.kernels import triplets
-from narkit.kernels.fused import launch
+from narkit.fused import launch
+from narkit.models import triplets
 from narkit.models.features import Bases, Scalars
 from narkit.models.layers import LayerNorm, Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor

@@ -67,8 +67,9 @@ if TYPE_CHECKING:
     from narkit import algorithms as algorithms
     from narkit import data as data
     from narkit import errors as errors
+    from narkit import fused as fused
     from narkit import interop as interop
-    from narkit import kernels as kernels
+    from narkit import loops as loops
     from narkit import models as models
     from narkit import report as report
     from narkit import spec as spec

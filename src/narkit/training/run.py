@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 
 from narkit import machine
-from narkit.kernels.fused import launch
+from narkit.fused import launch
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
