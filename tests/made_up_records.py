@@ -45,7 +45,7 @@ def _make_record(
     lost = [Divergence(config.seeds[-1], 4321, algorithm, 16)] if diverged else []
     test = {
         rule: [
-            dict.fromkeys([*outputs, "score"], s)
+            {name: s for name in (*outputs, "score")}
             for s in np.clip((score + OFFSETS[rule] + deviations) / 100, 0, 1).tolist()
         ]
         for rule in rules

@@ -10,6 +10,7 @@ import pytest
 import narkit
 from narkit.training.feed import Feed
 from narkit.training.record_checks import check_record
+from narkit.training.rules import AVERAGED
 from narkit.training.run import make_record
 from narkit.training.trainer import Trainer
 
@@ -77,7 +78,7 @@ def test_a_skipped_step_changes_nothing_of_its_seed(with_a_skip: tuple[Trainer, 
     assert np.isfinite([point.train_loss for point in trainer.progress.curve]).all()
     healthy, _ = trained(trainer.config)
     assert np.array_equal(healthy.state.parameters[0], trainer.state.parameters[0])
-    assert np.array_equal(healthy.state.average[0], trainer.state.average[0])
+    assert np.array_equal(healthy.weights[AVERAGED][0], trainer.weights[AVERAGED][0])
 
 
 def test_the_raw_weights_are_those_of_a_run_without(tiny: Tiny, with_a_skip: tuple[Trainer, list]) -> None:
@@ -106,7 +107,7 @@ def test_averages_have_rules_of_their_own(with_a_skip: tuple[Trainer, list]) -> 
     assert np.array_equal(record.choices()["last"], states[-1].parameters)
     assert np.array_equal(record.choices()["last_average"], states[-1].average)
     (evaluation,) = trainer._validation_sets["id"]
-    found = evaluation.scores(trainer.programs, trainer.state.average)
+    found = evaluation.scores(trainer.programs, trainer.weights[AVERAGED])
     assert record.curve[-1].average_scores["id"] == [scores.outputs["score"] for scores in found]
     assert record.curve[-1].average_losses["id"] == [scores.loss for scores in found]
     assert len(trainer.programs._predictions) == 1  # raw and averaged weights are scored by the same program

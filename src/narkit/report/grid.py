@@ -202,14 +202,9 @@ def _record_files(folder: Path) -> Iterator[Path]:
 
 
 def _misfit(record: RunRecord, preset: str, system: str, algorithm: str, free: Collection[str]) -> str | None:
-    """Why a record is not the preset's for this system and algorithm, or None."""
+    """Why a record, which is of this system and algorithm, is not the preset's, or None."""
     if system not in {column.system for column in COLUMNS}:
         return f"the tables have no column for the system {system}"
     if algorithm not in paper.labels():
         return f"the tables have no row for the algorithm {algorithm}"
-    if (record.config.processor, record.config.algorithms) != (system, (algorithm,)):
-        trained = f"{record.config.processor} on {', '.join(record.config.algorithms)}"
-        return f"its place says {system} on {algorithm}, but it is of {trained}"
-    if reason := follows_preset(record, preset, free):
-        return reason
-    return None
+    return follows_preset(record, preset, free)
