@@ -11,10 +11,12 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import narkit
-from narkit.cli import app, export
+from narkit.cli import app
 from narkit.cli.listing import TYPICAL_LENGTHS, measured_length
-from narkit.cli.picture import draw
-from narkit.cli.show import print_run, random_run
+from narkit.cli.show import print_run
+from narkit.data import export
+from narkit.data.execution import random_run
+from narkit.report.picture import draw
 
 COMMANDS = [
     ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],

@@ -46,14 +46,15 @@ def show(
     """A run on a random instance, step by step, with the meaning of every hint."""
     from rich.console import Console
 
-    from narkit.cli.show import print_run, random_run
+    from narkit.cli.show import print_run
+    from narkit.data.execution import random_run
 
     console = Console()
     with plain_errors("--size"):
         batch = random_run(algorithm, size, seed, density)
     print_run(console, batch, max_steps)
     if picture is not None:
-        from narkit.cli.picture import save_picture
+        from narkit.report.picture import save_picture
 
         with plain_errors("--picture"):
             save_picture(batch, picture)
@@ -77,7 +78,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """An official split as a NumPy archive with the keys input_*, hint_*, output_* and lengths."""
-    from narkit.cli.export import export_split
+    from narkit.data.export import export_split
 
     with plain_errors("--out"):
         batch = export_split(algorithm, split, out, transformed=transformed, force=force)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+from typing import TYPE_CHECKING
 
-import narkit.algorithms  # noqa: F401  registers the algorithms
-from narkit.data.execution import sample
-from narkit.spec import ALGORITHMS, Algorithm, Stage, stage_of
+import typer
+
+from narkit.cli.help import examples
+from narkit.spec import Algorithm, Stage, stage_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SIZE = 16
 
@@ -47,14 +48,32 @@ TYPICAL_LENGTHS: dict[str, int] = {
     "topological_sort": 37,
 }
 
+app = typer.Typer()
+
+
+@app.command("list", epilog=examples("narkit list", "narkit list | grep graphs"))
+def list_algorithms() -> None:
+    """The algorithms with category, probes and typical number of steps."""
+    from rich.console import Console
+
+    print_list(Console())
+
 
 def measured_length(name: str) -> int:
     """The median number of steps over one training batch at the nominal size 16."""
+    import numpy as np
+
+    from narkit.data.execution import sample
+
     return int(np.median(sample(name, size=SIZE, batch_size=32, seed=0).lengths))
 
 
 def typical_lengths(console: Console) -> dict[str, int]:
     """Known lengths, and measured ones for algorithms that came from elsewhere."""
+    from rich.progress import track
+
+    from narkit.algorithms import ALGORITHMS
+
     unknown = [name for name in ALGORITHMS if name not in TYPICAL_LENGTHS]
     steps = track(unknown, "measuring lengths", console=console, transient=True, disable=not unknown)
     return TYPICAL_LENGTHS | {name: measured_length(name) for name in steps}
@@ -62,6 +81,11 @@ def typical_lengths(console: Console) -> dict[str, int]:
 
 def print_list(console: Console) -> None:
     """Prints the table of all algorithms."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from narkit.algorithms import ALGORITHMS
+
     lengths = typical_lengths(Console(stderr=True))
     table = Table(title=f"{len(ALGORITHMS)} algorithms", row_styles=["", "on grey7"], title_justify="left")
     table.add_column("algorithm", style="bold cyan", no_wrap=True)

@@ -1,4 +1,4 @@
-"""`narkit data export`: an official split as one NumPy archive."""
+"""An official split as one NumPy archive."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-import narkit
 from narkit.data.batch import Batch
+from narkit.data.splits import load_split
+from narkit.data.transforms import transform
 from narkit.files import replacing
 
 
@@ -18,9 +19,9 @@ def export_split(algorithm: str, split: str, out: Path, *, transformed: bool = F
         raise FileExistsError(f"{out} exists already; give another name, or --force to replace it")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"the folder {out.parent} does not exist; create it first")
-    batch = narkit.load_split(algorithm, split)
+    batch = load_split(algorithm, split)
     if transformed:
-        batch = narkit.transform(batch, seed=0)
+        batch = transform(batch, seed=0)
     write_archive(out, archive(batch))
     return batch
 
