@@ -19,20 +19,21 @@ if TYPE_CHECKING:
 
 def write(batch: Batch, out: Path, *, force: bool = False) -> None:
     """Writes a batch to `out`, whole or not at all; the name's ending says in which format."""
-    write_to = writer_for(out)
+    check_place(out, force=force)
+    with replacing(out) as file:
+        WRITERS[out.suffix](batch, file)
+
+
+def check_place(out: Path, *, force: bool = False) -> None:
+    """Raises where `write` would, before anything is computed."""
+    if out.suffix not in WRITERS:
+        raise OSError(f"{out}: expected a name that ends in {' or '.join(WRITERS)}, got {out.suffix or 'no ending'}")
+    if out.suffix == ".parquet":
+        _pyarrow()
     if out.exists() and not force:
         raise FileExistsError(f"{out} exists already; give another name, or --force to replace it")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"the folder {out.parent} does not exist; create it first")
-    with replacing(out) as file:
-        write_to(batch, file)
-
-
-def writer_for(out: Path) -> Callable[[Batch, BinaryIO], None]:
-    """The function that writes the format that a file's name asks for."""
-    if out.suffix not in WRITERS:
-        raise OSError(f"{out}: expected a name that ends in {' or '.join(WRITERS)}, got {out.suffix or 'no ending'}")
-    return WRITERS[out.suffix]
 
 
 def archive(batch: Batch) -> dict[str, np.ndarray]:
@@ -98,7 +99,6 @@ def _write_npz(batch: Batch, file: BinaryIO) -> None:
 
 
 def _write_parquet(batch: Batch, file: BinaryIO) -> None:
-    _pyarrow()
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(table(batch), file)
@@ -114,4 +114,4 @@ def _pyarrow():
     return pyarrow
 
 
-WRITERS = {".npz": _write_npz, ".parquet": _write_parquet}
+WRITERS: dict[str, Callable[[Batch, BinaryIO], None]] = {".npz": _write_npz, ".parquet": _write_parquet}
