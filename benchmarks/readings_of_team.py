@@ -28,8 +28,8 @@ import narkit
 from narkit import machine
 from narkit.experiments.presets import preset
 from narkit.files import write_whole
-from narkit.kernels import triplets
-from narkit.kernels.fused import launch
+from narkit.fused import launch
+from narkit.models import triplets
 from narkit.models.features import Bases, Scalars
 from narkit.models.layers import LayerNorm, Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor

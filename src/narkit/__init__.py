@@ -66,8 +66,9 @@ if TYPE_CHECKING:
     from narkit import data as data
     from narkit import errors as errors
     from narkit import experiments as experiments
+    from narkit import fused as fused
     from narkit import interop as interop
-    from narkit import kernels as kernels
+    from narkit import loops as loops
     from narkit import models as models
     from narkit import spec as spec
     from narkit import training as training

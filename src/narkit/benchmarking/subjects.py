@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import jax
 
-from narkit import kernels
+from narkit import fused
 from narkit.benchmarking.train_record import NARKIT, PLAIN
 from narkit.errors import UnknownNameError
 from narkit.training.config import TrainConfig
@@ -113,4 +113,4 @@ def load_plain_team() -> ModuleType:
 
 def paths_taken(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> dict[str, str]:
     """Which part of a network runs as a fused kernel and which as plain JAX."""
-    return kernels.report_paths(algorithm, processor, num_nodes, hidden_size)
+    return fused.report_paths(algorithm, processor, num_nodes, hidden_size)

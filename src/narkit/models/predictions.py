@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from narkit.kernels.deferred_gradients import SAVED
+from narkit.loops.deferred_gradients import SAVED
 from narkit.spec import Kind, Probe, Spec, first_mask_name
 
 SINKHORN_TEMPERATURE = 0.1

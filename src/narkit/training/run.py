@@ -13,7 +13,7 @@ import jax
 
 from narkit import machine
 from narkit.experiments.records import Chosen, RunRecord
-from narkit.kernels.fused import launch
+from narkit.fused import launch
 from narkit.training import selection
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
