@@ -11,11 +11,10 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import narkit
-from narkit.cli import app
-from narkit.commands import export
-from narkit.commands.listing import TYPICAL_LENGTHS, measured_length
-from narkit.commands.picture import draw
-from narkit.commands.show import print_run, random_run
+from narkit.cli import app, export
+from narkit.cli.listing import TYPICAL_LENGTHS, measured_length
+from narkit.cli.picture import draw
+from narkit.cli.show import print_run, random_run
 
 COMMANDS = [
     ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],

@@ -1,4 +1,4 @@
-"""The command line: options and help. What a command does is in `narkit.commands`, imported when it runs."""
+"""The command line: options and help. What a command does is imported when it runs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def list_algorithms() -> None:
     """The algorithms with category, probes and typical number of steps."""
     from rich.console import Console
 
-    from narkit.commands.listing import print_list
+    from narkit.cli.listing import print_list
 
     print_list(Console())
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.help import examples
-from narkit.commands.choices import (
+from narkit.cli.choices import (
     known_algorithm,
     one_of,
     plain_errors,
 )
+from narkit.cli.help import examples
 
 SPLITS = ("train", "val", "test")
 
@@ -46,14 +46,14 @@ def show(
     """A run on a random instance, step by step, with the meaning of every hint."""
     from rich.console import Console
 
-    from narkit.commands.show import print_run, random_run
+    from narkit.cli.show import print_run, random_run
 
     console = Console()
     with plain_errors("--size"):
         batch = random_run(algorithm, size, seed, density)
     print_run(console, batch, max_steps)
     if picture is not None:
-        from narkit.commands.picture import save_picture
+        from narkit.cli.picture import save_picture
 
         with plain_errors("--picture"):
             save_picture(batch, picture)
@@ -77,7 +77,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """An official split as a NumPy archive with the keys input_*, hint_*, output_* and lengths."""
-    from narkit.commands.export import export_split
+    from narkit.cli.export import export_split
 
     with plain_errors("--out"):
         batch = export_split(algorithm, split, out, transformed=transformed, force=force)
