@@ -15,7 +15,7 @@ from narkit.solve.weights import Measured
 from narkit.spec import ALGORITHMS, Kind, Probe, Stage, stage_of
 
 if TYPE_CHECKING:
-    from narkit.models.inference import Predictions
+    from narkit.inference import Predictions
     from narkit.models.network import Reasoner
 
 SCALAR_TOLERANCE = 0.1

@@ -21,7 +21,7 @@ from narkit.solve.problems import problem_of
 from narkit.spec import ALGORITHMS
 
 if TYPE_CHECKING:
-    from narkit.models.inference import Predictions
+    from narkit.inference import Predictions
     from narkit.models.network import Reasoner
 
 FEWEST_STEPS = 64
@@ -150,7 +150,7 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     """
     import jax
 
-    from narkit.models.inference import Predictions, predict
+    from narkit.inference import Predictions, predict
 
     _keep_programs()
     room = FEWEST_STEPS
