@@ -30,5 +30,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist demo
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist demo
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
