@@ -36,7 +36,7 @@ _MODULES = {
     "edge": "narkit.spec",
     "evaluate": "narkit.models.scoring",
     "graph": "narkit.spec",
-    "load": "narkit.models.serialization",
+    "load": "narkit.solve.weights",
     "load_split": "narkit.data.splits",
     "node": "narkit.spec",
     "predict": "narkit.inference",
@@ -89,9 +89,10 @@ if TYPE_CHECKING:
     from narkit.models.processors import DenseProcessor as DenseProcessor
     from narkit.models.processors import Processor as Processor
     from narkit.models.scoring import evaluate as evaluate
-    from narkit.models.serialization import load as load
     from narkit.models.serialization import save as save
     from narkit.models.triplet_edge_attention import TripletEdgeAttention as TripletEdgeAttention
+    from narkit.solve import solve as solve
+    from narkit.solve.weights import load as load
     from narkit.spec import Kind as Kind
     from narkit.spec import Location as Location
     from narkit.spec import Probe as Probe

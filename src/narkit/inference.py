@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 from jax.core import Tracer
-from jaxtyping import Array
 
 from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
 from narkit.errors import BatchError
 from narkit.models import predictions
-from narkit.models.network import DeviceBatch, Reasoner
+from narkit.models.network import AnyArray, DeviceBatch, Reasoner
 from narkit.models.unrolling import Reprediction, Unrolling, unroll
 
 
@@ -24,12 +23,14 @@ class Predictions:
     """What a network predicts for a batch.
 
     `output_logits` {name: (batch, ...)} and `hint_logits` {name: (steps, batch, ...)} go by the transformed spec;
-    `outputs` are decoded to the stored form, under the raw names: a sort's `pred`, without `pred_mask`.
+    `outputs` are decoded to the stored form, under the raw names: a sort's `pred`, without `pred_mask`. `hints` are
+    decoded in the same way. Row i of a hint is what step i predicts: compare it with row i + 1 of the batch.
     """
 
-    output_logits: Mapping[str, Array]
-    hint_logits: Mapping[str, Array]
-    outputs: Mapping[str, Array]
+    output_logits: Mapping[str, AnyArray]
+    hint_logits: Mapping[str, AnyArray]
+    outputs: Mapping[str, AnyArray]
+    hints: Mapping[str, AnyArray] = field(default_factory=dict)
 
 
 def predict(
@@ -43,8 +44,7 @@ def predict(
     # Inside someone's own `jax.jit` the options for XLA are theirs to give.
     is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((reasoner, arrays)))
     run = _predict if is_traced else _compiled_predict()
-    output_logits, hint_logits, outputs = run(reasoner, arrays, options, keep_hints)
-    return Predictions(output_logits, hint_logits, outputs)
+    return Predictions(*run(reasoner, arrays, options, keep_hints))
 
 
 @functools.cache
@@ -55,4 +55,5 @@ def _compiled_predict() -> Callable:
 def _predict(reasoner: Reasoner, batch: DeviceBatch, options: Unrolling, keep_hints: bool):
     output_logits, hint_logits = unroll(reasoner, batch, options=options, keep_hints=keep_hints)
     spec = ALGORITHMS[batch.algorithm].transformed_spec
-    return output_logits, hint_logits, predictions.decode_outputs(spec, output_logits)
+    outputs, hints = (predictions.decode_outputs(spec, logits) for logits in (output_logits, hint_logits))
+    return output_logits, hint_logits, outputs, hints

@@ -3,16 +3,74 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from narkit.sweeps.checks import Checked, check_file, record_files, set_aside, unreadable_folders
-from narkit.sweeps.manifest import ManifestError, make_manifest, manifest_over
-from narkit.training.record import RunRecord
+from narkit.cli.choices import plain_errors
+from narkit.cli.help import examples
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from narkit.sweeps.checks import Checked
+    from narkit.training.record import RunRecord
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look after the records of finished runs.",
+    epilog=examples("narkit records check results", "narkit records manifest results"),
+)
 
 
+@app.command(
+    "check",
+    epilog=examples(
+        "narkit records check results",
+        "narkit records check results/paper --set-aside",
+        "narkit records check results --rescore 3",
+    ),
+)
 def check_records(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
+    count: Annotated[
+        int | None,
+        typer.Argument(metavar="[N]", min=1, help="With --rescore: of how many records, drawn at random; else of all."),
+    ] = None,
+    move: Annotated[
+        bool, typer.Option("--set-aside", help="Move damaged records and their weights into set_aside/ beside them.")
+    ] = False,
+    rescore: Annotated[
+        bool,
+        typer.Option("--rescore", help="Evaluate published weights again on the official test, within 0.5 points."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
+) -> None:
+    """Check every record, its digest and its weights, and name what is not good. Nothing is changed unless told so."""
+    from rich.console import Console
+
+    if dry_run:
+        typer.echo("--dry-run: nothing is moved any more unless --set-aside is given; leave it out", err=True)
+        if move:
+            raise typer.BadParameter("expected --set-aside or --dry-run, got both", param_hint="--set-aside")
+    if count is not None and not rescore:
+        raise typer.BadParameter(f"expected --rescore with it, got only {count}", param_hint="N")
+    with plain_errors("FOLDER"):
+        _check(Console(), folder, move=move, rescore=rescore, count=count)
+
+
+@app.command("manifest", epilog=examples("narkit records manifest results"))
+def write_manifest(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
+) -> None:
+    """Write FOLDER/manifest.json, the digests of records that are too old to carry their own, which it leaves alone."""
+    from rich.console import Console
+
+    with plain_errors("FOLDER"):
+        _write_manifest(Console(), folder)
+
+
+def _check(
     console: Console, folder: Path, *, move: bool = False, rescore: bool = False, count: int | None = None
 ) -> None:
     """Names every record that is not good, and ends in exit code 1 if there was one or none at all.
@@ -20,6 +78,8 @@ def check_records(
     Nothing is changed, unless `move` says that damaged ones are to be set aside. `rescore` evaluates published weights
     again, of at most `count` records.
     """
+    from narkit.sweeps.checks import check_file, set_aside, unreadable_folders
+
     files = _files(folder)
     checked = [check_file(path) for path in files]
     damaged = [found for found in checked if found.problems and not found.unreadable]
@@ -46,8 +106,10 @@ def check_records(
         raise typer.Exit(1)
 
 
-def write_manifest(console: Console, folder: Path) -> None:
+def _write_manifest(console: Console, folder: Path) -> None:
     """Writes the digests of all records that do not carry their own."""
+    from narkit.sweeps.manifest import ManifestError, make_manifest
+
     files = _files(folder)
     try:
         manifest = make_manifest(folder, files)
@@ -60,6 +122,8 @@ def write_manifest(console: Console, folder: Path) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
+    from narkit.sweeps.checks import record_files
+
     if not folder.is_dir():
         raise typer.BadParameter(f"{folder}: expected a folder with records", param_hint="FOLDER")
     return record_files(folder)
@@ -73,6 +137,8 @@ def _tell(console: Console, checked: Checked, where: str) -> None:
 
 def _missing(folder: Path) -> list[Path]:
     """Records below the folder that the manifest over it names and that are gone."""
+    from narkit.sweeps.manifest import ManifestError, manifest_over
+
     try:
         manifest = manifest_over(folder / "here")
     except ManifestError as error:
