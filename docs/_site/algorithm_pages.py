@@ -1,4 +1,4 @@
-"""A page for each algorithm: what it computes, every probe in words, one trajectory as a picture, the scores of our systems."""
+"""A page for each algorithm: what it computes, every probe in words, a run as a picture, our systems' scores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import narkit
 from narkit.cli.listing import SIZE, TYPICAL_LENGTHS
-from narkit.cli.picture import draw
-from narkit.cli.show import random_run
+from narkit.data.execution import random_run
 from narkit.report.grid import read_grid
+from narkit.report.picture import draw
 from narkit.report.rendering import Row, Table, text
 from narkit.report.tables import algorithm_table
 from narkit.spec import Algorithm, Kind, Location, Probe, Stage, stage_of
@@ -66,8 +66,8 @@ def _index(rows: dict[str, Row]) -> str:
     lines = [
         "# The thirty algorithms",
         "",
-        "CLRS-30 takes thirty algorithms from the textbook of Cormen, Leiserson, Rivest and Stein. Each has a page with what it",
-        "computes, every probe in words, a run as a picture, and the scores of our systems.",
+        "CLRS-30 takes thirty algorithms from the textbook of Cormen, Leiserson, Rivest and Stein. Each has a page",
+        "with what it computes, every probe in words, a run as a picture, and the scores of our systems.",
         "",
         "| algorithm | category | what it computes | steps at n = 16 |",
         "| --- | --- | --- | ---: |",
@@ -97,7 +97,8 @@ def _page(entry: Algorithm, table: Table, row: Row | None) -> str:
         "",
         f"![A run of {title} on {NODES} nodes, step by step](images/{entry.name}.png)",
         "",
-        f"Drawn by `narkit data show {entry.name} --size {NODES} --seed 1 --picture run.png`, which also prints every value.",
+        f"Drawn by `narkit data show {entry.name} --size {NODES} --seed 1 --picture run.png`, which also prints",
+        "every value.",
         "",
         "## Probes",
         "",
@@ -119,7 +120,12 @@ def _page(entry: Algorithm, table: Table, row: Row | None) -> str:
 def _probes(entry: Algorithm) -> list[str]:
     lines = []
     for stage, heading in STAGES.items():
-        lines += [f"### {heading}", "", "| probe | what it means | has a value for | each value is |", "| --- | --- | --- | --- |"]
+        lines += [
+            f"### {heading}",
+            "",
+            "| probe | what it means | has a value for | each value is |",
+            "| --- | --- | --- | --- |",
+        ]
         for name, probe in stage_of(entry.spec, stage).items():
             lines.append(f"| `{name}` | {_meaning(entry, name, probe)} | {PLACES[probe.location]} | {_kind(probe)} |")
         lines.append("")
@@ -144,7 +150,9 @@ def _scores(table: Table, row: Row | None) -> list[str]:
         groups.setdefault(heading.group or heading.label, {})[heading.label] = text(cell)
     labels = list(dict.fromkeys(label for cells in groups.values() for label in cells))
     lines = [f"| system | {' | '.join(labels)} |", f"| --- |{' ---: |' * len(labels)}"]
-    lines += [f"| {group} | {' | '.join(cells.get(label, '–') for label in labels)} |" for group, cells in groups.items()]
+    lines += [
+        f"| {group} | {' | '.join(cells.get(label, '–') for label in labels)} |" for group, cells in groups.items()
+    ]
     note = "Micro-F1 in percent on the official test split: mean ± standard deviation (number of seeds)."
     return [*lines, "", f"{note} [All thirty algorithms](../results.md).", ""]
 

@@ -1,4 +1,4 @@
-"""What the site does beyond MkDocs: generated pages, links that leave docs/, equations without scripts, inline drawings."""
+"""What the site does beyond MkDocs: generated pages, links that leave docs/, equations and drawings in the page."""
 
 from __future__ import annotations
 

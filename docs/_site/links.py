@@ -12,7 +12,11 @@ FENCE = re.compile(r"^ {0,3}(```|~~~)")
 
 def from_elsewhere(root: Path) -> dict[str, str]:
     """Pages that are made from documents outside docs/: address on the site to path in the repository."""
-    pages = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "measured/records.md": "results/README.md"}
+    pages = {
+        "contributing.md": "CONTRIBUTING.md",
+        "changelog.md": "CHANGELOG.md",
+        "measured/records.md": "results/README.md",
+    }
     pages |= {f"measured/{path.name}": f"benchmarks/{path.name}" for path in sorted((root / "benchmarks").glob("*.md"))}
     return {uri: path for uri, path in pages.items() if (root / path).exists()}
 

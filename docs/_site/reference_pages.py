@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from typer.main import get_command
+
 import narkit
 from narkit.cli import app
-from typer.main import get_command
 
 PYTHON, COMMANDS = "reference/python.md", "reference/command_line.md"
 PAGES = (PYTHON, COMMANDS)
@@ -16,18 +17,20 @@ TOPICS = {
     "Ask a trained network": ["solve", "load", "Answer"],
     "Data": ["ALGORITHMS", "run", "load_split", "sample", "transform", "Batch", "TrainingStream"],
     "Networks": [
-        "Reasoner", "predict", "Predictions", "evaluate", "TripletEdgeAttention", "PROCESSORS", "Processor", "DenseProcessor", "save",
+        *("Reasoner", "predict", "Predictions", "evaluate", "TripletEdgeAttention"),
+        *("PROCESSORS", "Processor", "DenseProcessor", "save"),
     ],
     "Training": ["train", "TrainConfig", "RunRecord", "Rule", "System"],
     "Your own algorithms": ["algorithm", "node", "edge", "graph", "constant", "Probe", "Stage", "Location", "Kind"],
-}  # fmt: skip
+}
 OTHERS = {
     "Other frameworks": [
-        "narkit.interop.torch.dataset", "narkit.interop.torch.Trajectories", "narkit.interop.pyg.dataset", "narkit.interop.pyg.convert",
-        "narkit.interop.networkx.arguments", "narkit.interop.networkx.graphs", "narkit.interop.clrs.from_haiku",
-        "narkit.interop.clrs.to_haiku",
+        *("narkit.interop.torch.dataset", "narkit.interop.torch.Trajectories"),
+        *("narkit.interop.pyg.dataset", "narkit.interop.pyg.convert"),
+        *("narkit.interop.networkx.arguments", "narkit.interop.networkx.graphs"),
+        *("narkit.interop.clrs.from_haiku", "narkit.interop.clrs.to_haiku"),
     ],
-}  # fmt: skip
+}
 
 
 def pages() -> dict[str, str]:
@@ -37,7 +40,12 @@ def pages() -> dict[str, str]:
 def python_page() -> str:
     """Directives for mkdocstrings, topic by topic."""
     places = dict(narkit._MODULES)
-    lines = ["# Python", "", "Names under `narkit` load when they are first used; `import narkit` alone takes milliseconds.", ""]
+    lines = [
+        "# Python",
+        "",
+        "Names under `narkit` load when they are first used; `import narkit` alone takes milliseconds.",
+        "",
+    ]
     listed = {name for names in TOPICS.values() for name in names}
     topics = {**TOPICS, "More": [name for name in places if name not in listed]}
     for topic, names in topics.items():
