@@ -1,11 +1,9 @@
-"""`narkit solve` and `narkit weights`: published networks on instances of one's own."""
+"""`narkit solve`: published networks on instances of one's own."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import warnings as python_warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,22 +47,6 @@ class CommandWithExamples(TyperCommand):
         super().format_help(ctx, formatter)
 
 
-@contextlib.contextmanager
-def plain_refusals() -> Iterator[None]:
-    """Turns errors about an instance or about weights into one line and exit code 2."""
-    from narkit.errors import InstanceError, UnknownNameError
-    from narkit.solve.weights import WeightsError
-
-    try:
-        yield
-    except (InstanceError, UnknownNameError, WeightsError, TypeError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
-    except ValueError as error:
-        if type(error).__name__ != "ModelFileError":  # its module would load JAX
-            raise
-        raise typer.BadParameter(str(error)) from None
-
-
 @app.command(
     "solve",
     cls=CommandWithExamples,
@@ -106,7 +88,7 @@ def solve(
     from narkit.solve.problem import TrainingRangeWarning
 
     name = known_algorithm(algorithm)
-    with plain_refusals(), python_warnings.catch_warnings():
+    with instances.plain_refusals(), python_warnings.catch_warnings():
         python_warnings.simplefilter("ignore", TrainingRangeWarning)  # answers say them
         if many is None:
             answers: Any = narkit.solve(name, **instances.given_instance(name, context.params), weights=weights)
@@ -119,33 +101,3 @@ def solve(
         typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
     else:
         typer.echo("\n\n".join(map(str, [answers] if many is None else answers)))
-
-
-@app.command("weights", epilog=examples("narkit weights", "narkit weights dijkstra", "narkit weights --json"))
-def weights(
-    algorithm: Annotated[
-        str | None, typer.Argument(metavar="[ALGORITHM]", help="Only those for this algorithm.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
-) -> None:
-    """List the published weights, the best for each algorithm first: score, size, SHA-256 and record.
-
-    The score is that on the official test split. NARKIT_WEIGHTS names another folder to look in.
-    """
-    from narkit.solve.weights import folders, published
-
-    with plain_refusals():
-        found = published(None if algorithm is None else known_algorithm(algorithm))
-        rows = [entry.summary() for entry in sorted(found, key=lambda entry: entry.algorithm)]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    if not rows:
-        typer.echo(f"no weights in {', '.join(map(str, folders()))}")
-        return
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        score = "not tested" if row["score"] is None else f"{100 * row['score']:8.2f} %"
-        state = "" if row["agrees_with_record"] is not False else "  DIFFERS FROM ITS RECORD"
-        size = f"{row['bytes'] / 1e6:6.2f} MB"
-        typer.echo(f"{row['name']:{width}}  {score:>10}  {size}  {row['sha256']}  {row['record'] or '-'}{state}")
