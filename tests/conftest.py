@@ -13,7 +13,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 # Only these packages: the hook would break Numba's decorators.
-install_import_hook(["narkit.models", "narkit.kernels"], "beartype.beartype")
+install_import_hook(["narkit.models", "narkit.loops", "narkit.fused"], "beartype.beartype")
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import narkit
-from narkit.cli import app
-from narkit.commands import demo
-from narkit.commands.tensorboard import TensorBoard
-from narkit.commands.training_display import LiveDisplay
+from narkit.cli import app, demo
+from narkit.cli.tensorboard import TensorBoard
+from narkit.cli.training_display import LiveDisplay
 from narkit.data.splits import SPLITS, benchmark_set
 from narkit.training.config import Validation
 from narkit.training.trainer import Trainer

@@ -1,4 +1,4 @@
-"""The command line: options and help. What a command does is in `narkit.commands`, imported when it runs."""
+"""The command line: options and help. What a command does is imported when it runs."""
 
 from __future__ import annotations
 
@@ -64,14 +64,29 @@ def _options(
     pass
 
 
-@app.command("list", epilog=examples("narkit list", "narkit list | grep graphs"))
-def list_algorithms() -> None:
-    """The algorithms with category, probes and typical number of steps."""
+@app.command(
+    "list",
+    epilog=examples("narkit list", "narkit list processors", "narkit list presets --json", "narkit list --json"),
+)
+def list_choices(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="One of algorithms, processors and presets.")
+    ] = "algorithms",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+) -> None:
+    """List what there is: algorithms (with category, number of probes and typical steps), processors or presets."""
+    import json
+
     from rich.console import Console
 
-    from narkit.commands.listing import print_list
+    from narkit.cli.choices import one_of
+    from narkit.cli.listing import LISTS, print_list
 
-    print_list(Console())
+    one_of("list", what, LISTS)
+    if as_json:
+        typer.echo(json.dumps(LISTS[what](), indent=2))
+    else:
+        print_list(Console(), what)
 
 
 app.add_typer(data.app, name="data")

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.help import examples
-from narkit.commands.choices import (
+from narkit.cli.choices import (
     comma_separated_algorithms,
     comma_separated_sizes,
     given_options,
@@ -16,6 +15,7 @@ from narkit.commands.choices import (
     one_of,
     plain_errors,
 )
+from narkit.cli.help import examples
 
 # What `bench train --reference-python` takes; the rest of that comparison is fixed.
 COMPARED = ("reference_python", "processor", "steps", "hidden_size", "batch_size", "out")
@@ -52,7 +52,7 @@ def bench_data(
     """Microseconds per sample on one core, from a seed to a finished batch."""
     from rich.console import Console
 
-    from narkit.benchmarking import data
+    from narkit.bench import data
     from narkit.files import write_with_folder
 
     wanted = comma_separated_sizes(sizes)
@@ -106,8 +106,8 @@ def bench_train(
     """Kernels per processor step, times, compilations and memory of training steps, forward + backward + Adam."""
     import dataclasses
 
-    from narkit.benchmarking.train import Options
-    from narkit.commands import bench_train as command
+    from narkit.bench.train import Options
+    from narkit.cli import bench_train as command
     from narkit.models.processors import PROCESSORS
 
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]

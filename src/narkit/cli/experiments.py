@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.help import examples
-from narkit.commands.choices import (
+from narkit.cli.choices import (
     comma_separated_algorithms,
     plain_errors,
 )
+from narkit.cli.help import examples
 
 app = typer.Typer()
 records_app = typer.Typer(
@@ -71,7 +71,7 @@ def sweep(
 ) -> None:
     """Train a grid, systems times algorithms, to one record each. Run again, it goes on where it stopped."""
     began = time.monotonic()
-    from narkit.commands.sweep import parse_budget
+    from narkit.cli.sweep import parse_budget
 
     seconds = parse_budget(budget)  # mistakes that are quick to find come first
     if whole_cells and seconds is None:
@@ -85,8 +85,8 @@ def sweep(
 
     from rich.console import Console
 
-    from narkit.commands import sweep as command
-    from narkit.experiments.sweep import SweepOptions
+    from narkit.cli import sweep as command
+    from narkit.sweeps.sweep import SweepOptions
 
     given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     cells = command.grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
@@ -135,9 +135,9 @@ def report(
     empty: Annotated[bool, typer.Option("--empty", help="Also without any record: all is shown as not run.")] = False,
 ) -> None:
     """The paper's tables and figures from records, each value beside the paper's; and the documents that show them."""
-    from narkit.commands import report as command
-    from narkit.experiments.grid import read_grid
-    from narkit.experiments.learning import FREE
+    from narkit.cli import report as command
+    from narkit.report.grid import read_grid
+    from narkit.report.learning import FREE
 
     if check and out is None and readme is None and reproduction is None and learning is None:
         raise typer.BadParameter("expected --readme, --reproduction or --learning with it", param_hint="--check")
@@ -169,7 +169,7 @@ def check_records(
     """Check every record and its weights. A damaged one is named and moved into set_aside/ beside it."""
     from rich.console import Console
 
-    from narkit.commands.records import check_records
+    from narkit.cli.records import check_records
 
     with plain_errors("FOLDER"):
         check_records(Console(), folder, dry_run)

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.help import examples
-from narkit.commands.choices import (
+from narkit.cli.choices import (
     comma_separated_algorithms,
     given_options,
     mistakes,
     plain_errors,
 )
+from narkit.cli.help import examples
 
 app = typer.Typer()
 
@@ -48,7 +48,7 @@ def train(
     """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
     from rich.console import Console
 
-    from narkit.commands import train as command
+    from narkit.cli import train as command
 
     console = Console()
     given = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
@@ -100,8 +100,8 @@ def evaluate(
     """Score a run, or saved weights, on the official test split or at any size: micro-F1 per output and per hint."""
     from rich.console import Console
 
-    from narkit.commands import evaluate as command
-    from narkit.commands.train import clear_ends
+    from narkit.cli import evaluate as command
+    from narkit.cli.train import clear_ends
 
     console = Console()
     with clear_ends(console, run):  # damaged checkpoints, wrong names
@@ -122,7 +122,7 @@ def demo(
     """Follow a run, then train TEAM on the CPU in about two minutes, score it and draw its attention."""
     from rich.console import Console
 
-    from narkit.commands.demo import demo_config, run_demo
+    from narkit.cli.demo import demo_config, run_demo
 
     with plain_errors("--out"):
         run_demo(Console(), out, demo_config(seed, steps=steps))

@@ -11,9 +11,9 @@ import equinox as eqx
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.kernels.deferred_gradients import SAVED, stack_cotangent
-from narkit.kernels.fused.node_product import NodeWeights, node_product
-from narkit.kernels.fused.triplet_messages import NarrowLatents
+from narkit.fused.node_product import NodeWeights, node_product
+from narkit.fused.triplet_messages import NarrowLatents
+from narkit.loops.deferred_gradients import SAVED, stack_cotangent
 from narkit.models.encoders import num_scalars
 from narkit.models.features import EdgeFeatures, Scalars
 from narkit.models.feedback import Feedback

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from narkit.kernels.fused import launch
-from narkit.kernels.fused.node_product import NodeWeights
-from narkit.kernels.fused.weights import HIDDEN_SIZE
+from narkit.fused import launch
+from narkit.fused.node_product import NodeWeights
+from narkit.fused.weights import HIDDEN_SIZE
 from narkit.models.bound_decoders import BoundDecoders
 from narkit.models.features import ALIGNMENT, Bases
 from narkit.models.layers import Linear

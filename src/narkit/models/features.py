@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from narkit.kernels.fused.triplet_messages import NarrowLatents
-from narkit.kernels.narrow_product import narrow_product
+from narkit.fused.narrow_product import narrow_product
+from narkit.fused.triplet_messages import NarrowLatents
 from narkit.models.layers import Linear
 
 ALIGNMENT = 8

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.kernels.deferred_gradients import SAVED
+from narkit.loops.deferred_gradients import SAVED
 from narkit.models.encoders import Reading, Values, edge_scalars, feature_location, num_scalars
 from narkit.models.layers import split_outputs
 from narkit.spec import Location, Spec

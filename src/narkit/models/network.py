@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
-from narkit.kernels.deferred_gradients import SAVED
-from narkit.kernels.fused import launch
+from narkit.fused import launch
+from narkit.loops.deferred_gradients import SAVED
 from narkit.models.bound_decoders import BoundDecoders
 from narkit.models.decoders import Decoders
 from narkit.models.encoders import Encoders, Reading, Values, as_values, row_columns, scalars_of

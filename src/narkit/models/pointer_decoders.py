@@ -5,7 +5,7 @@ With the Linears a, b and d of nodes and e of edges, of a pointer from node i to
     logit_ip  = w max(a_i, b_p + e_pi) + c
     logit_ijk = w max(a_i + b_j + e_ij, d_k) + c
 
-The maximum is wide, one vector per pair or triplet of nodes. Fused kernels (`narkit.kernels.fused`) never write it, and
+The maximum is wide, one vector per pair or triplet of nodes. Fused kernels (`narkit.fused`) never write it, and
 give what the next step reads of the pointer along with the logits.
 """
 
@@ -18,17 +18,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from narkit.kernels import triplets
-from narkit.kernels.fused import launch
-from narkit.kernels.fused.edge_pointer import edge_pointer_logits, edge_pointer_logits_and_means
-from narkit.kernels.fused.latent_pointer import (
+from narkit.fused import launch
+from narkit.fused.edge_pointer import edge_pointer_logits, edge_pointer_logits_and_means
+from narkit.fused.latent_pointer import (
     Fragments,
     LatentPointerWeights,
     latent_pointer_logits,
     latent_pointer_logits_and_softmax,
 )
-from narkit.kernels.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
-from narkit.kernels.fused.weights import HIDDEN_SIZE
+from narkit.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
+from narkit.fused.weights import HIDDEN_SIZE
+from narkit.models import triplets
 from narkit.models.features import Basis, EdgeFeatures, FoldedLinear, fold
 from narkit.models.layers import Linear
 from narkit.spec import Kind, Location, Probe

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from narkit.kernels import triplets
-from narkit.kernels.fused.edge_attention import edge_latents, is_fused
+from narkit.fused.edge_attention import edge_latents, is_fused
+from narkit.models import triplets
 from narkit.models.features import Bases, Basis, Scalars
 from narkit.models.layers import Linear, side_by_side
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from narkit.errors import UnknownNameError
-from narkit.kernels.time_loop import choose, time_loop
+from narkit.loops.time_loop import choose, time_loop
 from narkit.models import predictions
 from narkit.models.encoders import Values, as_values
 from narkit.models.feedback import Feedback, FeedbackForm

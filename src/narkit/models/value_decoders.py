@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from narkit.kernels.fused import launch
-from narkit.kernels.fused.edge_readout import EdgeValue, EdgeValueKind, edge_readout
-from narkit.kernels.fused.readout import ReadoutWeights, Value, ValueKind, readout
+from narkit.fused import launch
+from narkit.fused.edge_readout import EdgeValue, EdgeValueKind, edge_readout
+from narkit.fused.readout import ReadoutWeights, Value, ValueKind, readout
 from narkit.models.encoders import num_scalars
 from narkit.models.features import Bases, Basis, EdgeFeatures, FoldedLinear, Scalars
 from narkit.models.layers import Linear, max_over_first, side_by_side, split_outputs

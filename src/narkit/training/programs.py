@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int
 
 from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
-from narkit.kernels.fused import launch
+from narkit.fused import launch
 from narkit.models import objective, predictions
 from narkit.models.network import DeviceBatch, Reasoner
 from narkit.models.processors import PROCESSORS

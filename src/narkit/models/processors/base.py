@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float
 
-from narkit.kernels.fused.triplet_messages import NarrowLatents
+from narkit.fused.triplet_messages import NarrowLatents
 from narkit.models.features import Bases, Scalars
 
 Adjacency = Bool[Array, "node node"]

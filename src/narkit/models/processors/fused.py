@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.kernels.deferred_gradients import SAVED
-from narkit.kernels.fused import launch
-from narkit.kernels.fused.gated_step import gated_step_and_terms
-from narkit.kernels.fused.messages import Attention, MessageWeights
-from narkit.kernels.fused.node_product import NodeWeights, node_product
-from narkit.kernels.fused.update import UpdateWeights
-from narkit.kernels.fused.weights import HIDDEN_SIZE
+from narkit.fused import launch
+from narkit.fused.gated_step import gated_step_and_terms
+from narkit.fused.messages import Attention, MessageWeights
+from narkit.fused.node_product import NodeWeights, node_product
+from narkit.fused.update import UpdateWeights
+from narkit.fused.weights import HIDDEN_SIZE
+from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars
 from narkit.models.layers import side_by_side
 from narkit.models.processors.base import BoundProcessor, Hidden

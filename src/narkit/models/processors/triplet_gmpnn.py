@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from narkit.kernels import triplets
-from narkit.kernels.fused import launch
-from narkit.kernels.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
-from narkit.kernels.fused.weights import HIDDEN_SIZE
-from narkit.kernels.narrow_product import narrow_product
+from narkit.fused import launch
+from narkit.fused.narrow_product import narrow_product
+from narkit.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
+from narkit.fused.weights import HIDDEN_SIZE
+from narkit.models import triplets
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, side_by_side, split_outputs
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor

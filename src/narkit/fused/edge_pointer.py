@@ -1,0 +1,173 @@
+"""The logits of pointers from edges to nodes, one kernel forward and one backward.
+
+    logit_ijk = sum_h w_h max(a_i + b_j + e_ij, d_k)_h + bias,    e_ij = s_ij D + c, or given as it is
+
+No array over triplets and features is written, and none over edges and features where edges are given by their scalars.
+What a network reads of such pointers, means of the softmax over k, is made by a second kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.fused.launch import THREADS, Kernel
+from narkit.fused.pointer import PointerWeights, _operands, side_by_side
+from narkit.fused.weights import HIDDEN_SIZE as H
+from narkit.loops.deferred_gradients import SAVED, STACKED
+
+TARGETS = 16  # at most so many nodes k at a time
+EDGES = 64  # at most so many edges in a block, forward
+STRIP, COLUMNS = 4, 8  # as in edge_pointer.cu
+MAX_GROUPS = 8  # at most so many blocks per sample, backward, each of which writes gradients of all nodes
+ROW = 144  # as in edge_pointer.cu
+MEANS_WARPS = 8  # of a block that makes means
+MOST_NODES_OF_MEANS = 100  # what the softmaxes of a sample need stays in shared memory
+
+
+def edge_pointer_logits(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    second: int,
+    third: int,
+    edges: Float[Array, "sample node node _"],
+    weights: PointerWeights,
+) -> Float[Array, "sample node node node"]:
+    """How strongly every edge from i to j points to every node k.
+
+    a, b and d begin at `first`, `second` and `third` of a node's row. `edges` has the scalars (i, j, scalar), or the
+    features themselves.
+    """
+    return _logits(nodes, *_with_scalars(edges, weights), (first, second, third))
+
+
+def edge_pointer_logits_and_means(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    second: int,
+    third: int,
+    edges: Float[Array, "sample node node _"],
+    weights: PointerWeights,
+) -> tuple[Float[Array, "sample node node node"], Float[Array, "sample node node 2"]]:
+    """The same, and the mean of the softmax over k, over the edges that enter a node and over those that leave it."""
+    edges, weights = _with_scalars(edges, weights)
+    if nodes.shape[1] > MOST_NODES_OF_MEANS:
+        logits = _logits(nodes, edges, weights, (first, second, third))
+        probabilities = jax.nn.softmax(logits)
+        return logits, jnp.stack([probabilities.mean(-3), probabilities.mean(-2)], axis=-1)
+    return _logits_and_means(nodes, edges, weights, (first, second, third))
+
+
+def _with_scalars(edges: Array, weights: PointerWeights) -> tuple[Array, PointerWeights]:
+    if weights.edges is None or edges.shape[-1]:
+        return edges, weights
+    edges = jnp.zeros((*edges.shape[:-1], 1))
+    return edges, weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
+
+
+def _evenly(n: int, at_most: int) -> int:
+    """The size of the fewest equal parts of n that are not larger than `at_most`."""
+    return -(-n // -(-n // at_most))
+
+
+def _macros(nodes: Array, edges: Array, dense: bool, columns: tuple[int, int, int]) -> dict[str, int]:
+    samples, n, width = nodes.shape
+    tile_j = _evenly(n, 16)
+    rows = STRIP * -(-n // (STRIP * MAX_GROUPS))
+    return {
+        "N": n, "P": 1 if dense else edges.shape[-1], "SAMPLES": samples, "WIDTH": width, "DENSE": int(dense),
+        "FIRST": columns[0], "SECOND": columns[1], "THIRD": columns[2],
+        "TARGETS": _evenly(n, TARGETS), "TILE_I": min(EDGES // tile_j, n), "TILE_J": tile_j,
+        "ROWS": rows, "GROUPS": -(-n // rows),
+    }  # fmt: skip
+
+
+def _forward_only(nodes, edges, weights, columns):
+    samples, n, _ = nodes.shape
+    m = _macros(nodes, edges, weights.edges is None, columns)
+    tiles = -(-n // m["TILE_I"]) * -(-n // m["TILE_J"])
+    floats = (m["TILE_I"] + m["TILE_J"]) * ROW + (m["TARGETS"] + 1 + m["P"]) * H + m["P"] * EDGES
+    grid = (samples * tiles, -(-n // m["TARGETS"]))
+    kernel = Kernel(
+        "edge_pointer.cu", "edge_pointer_forward", tuple(m.items()), grid, 4 * floats,
+        rows_read=((0, "TIMED_nodes"), (1, "TIMED_edges")), rows_written=((0, "TIMED_logits"),),
+    )  # fmt: skip
+    return kernel(*_operands(nodes, edges, weights), weights.bias, outputs=[((samples, n, n, n), jnp.float32)])[0]
+
+
+def _forward(nodes, edges, weights, columns):
+    return _forward_only(nodes, edges, weights, columns), (nodes, edges, weights)
+
+
+def _backward(columns, saved, d_logits):
+    nodes, edges, weights = saved
+    samples, n, width = nodes.shape
+    dense = weights.edges is None
+    m = _macros(nodes, edges, dense, columns)
+    groups, targets, scalars = m["GROUPS"], 4 * -(-m["TARGETS"] // 4), 4 * -(-m["P"] // 4)
+    floats = STRIP * COLUMNS * (targets + scalars + ROW) + THREADS + 16 + m["P"] * H
+    kernel = Kernel(
+        "edge_pointer.cu", "edge_pointer_backward", tuple(m.items()), (samples * groups, 1), 4 * floats,
+        rows_read=((0, "TIMED_nodes"), (1, "TIMED_edges"), (5, "TIMED_logits")), rows_written=((4, "TIMED_small"),),
+    )  # fmt: skip
+    d_first, d_second, d_third, d_edges, small = kernel(
+        *_operands(nodes, edges, weights), d_logits,
+        outputs=[
+            ((samples, n, H), jnp.float32),
+            ((samples, groups, n, H), jnp.float32),
+            ((samples, groups, n, H), jnp.float32),
+            (edges.shape, jnp.float32),
+            ((samples, groups, m["P"] + 3, H), jnp.float32),
+        ],
+    )  # fmt: skip
+    small = checkpoint_name(small, STACKED).sum((0, 1))
+    d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1].sum(keepdims=True))
+    parts = {columns[0]: d_first, columns[1]: _sum_of_groups(d_second), columns[2]: _sum_of_groups(d_third)}
+    return side_by_side(parts, width), d_edges, d_weights
+
+
+def _sum_of_groups(partial: Array) -> Array:
+    """Term by term: the compiler makes that a part of what reads it, and a reduction a kernel of its own."""
+    return sum((partial[:, group] for group in range(1, partial.shape[1])), partial[:, 0])
+
+
+_logits: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(3,))
+_logits.defvjp(_forward, _backward)
+
+
+def _means_kernel(name: str, logits: Array, blocks: int, shared: int, *rows_read: tuple[int, str]) -> Kernel:
+    samples, n, *_ = logits.shape
+    macros = (("N", n), ("SAMPLES", samples), ("MEANS_WARPS", MEANS_WARPS))
+    return Kernel("edge_means.cu", name, macros, (samples * blocks, 1), shared, rows_read, threads=32 * MEANS_WARPS)
+
+
+def _means(logits: Array) -> Array:
+    samples, n, *_ = logits.shape
+    kernel = _means_kernel("edge_means_forward", logits, 1, 8 * n * n, (0, "TIMED_logits"))
+    return kernel(logits, outputs=[((samples, n, n, 2), jnp.float32)])[0]
+
+
+def _both_forward_only(nodes, edges, weights, columns):
+    logits = _forward_only(nodes, edges, weights, columns)
+    return logits, _means(logits)
+
+
+def _both_forward(nodes, edges, weights, columns):
+    logits = checkpoint_name(_forward_only(nodes, edges, weights, columns), SAVED)
+    return (logits, _means(logits)), (nodes, edges, weights, logits)
+
+
+def _both_backward(columns, saved, cotangents):
+    *others, logits = saved
+    rows_read = ((0, "TIMED_logits"), (1, "TIMED_given"))
+    kernel = _means_kernel("edge_means_backward", logits, logits.shape[1], 0, *rows_read)
+    (d_logits,) = kernel(logits, *cotangents, outputs=[(logits.shape, jnp.float32)])
+    return _backward(columns, others, d_logits)
+
+
+_logits_and_means: Any = jax.custom_vjp(_both_forward_only, nondiff_argnums=(3,))
+_logits_and_means.defvjp(_both_forward, _both_backward)

@@ -1,0 +1,141 @@
+"""The logits of hints of edges that do not point, and what the next step reads of them: a kernel forth and one back.
+
+    logit_ij = a_i + b_j + s_ij D + c        (and, where edges have latents, + ReLU(m_ij O + o) L)
+
+Scalars stay as they are, masks become probabilities, a categorical a softmax over its classes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.fused.launch import THREADS, Kernel
+from narkit.fused.triplet_messages import FEATURES, NarrowLatents
+from narkit.fused.weights import HIDDEN_SIZE as H
+from narkit.loops.deferred_gradients import SAVED, STACKED
+
+
+class EdgeValueKind(enum.IntEnum):
+    """How values come from logits, as in edge_readout.cu."""
+
+    SCALAR = 0
+    MASK = 1
+    CATEGORICAL = 2
+
+
+class EdgeValue(NamedTuple):
+    """A hint: where its logits begin, and how many there are."""
+
+    kind: EdgeValueKind
+    first: int
+    width: int
+
+
+def edge_readout(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    scalars: Float[Array, "sample node node scalar"],
+    directions: Float[Array, "scalar logit"],
+    offset: Float[Array, " logit"],
+    further: Float[Array, "sample node node logit"] | tuple[NarrowLatents, Float[Array, "hidden logit"]] | None,
+    values: Sequence[EdgeValue],
+) -> tuple[Float[Array, "sample node node logit"], Float[Array, "sample node node logit"]]:
+    """The logits of all hints, and their values. a begins at `first` of a node's row, b behind it.
+
+    `further` is added to the logits: what edges have that is no sum of few directions, or latents with their weight L.
+    """
+    latents = given = None
+    if isinstance(further, tuple):
+        latents = _Latents(*further[0], further[1])
+    else:
+        given = further
+    options = _Options(first, tuple(values), given is not None, latents is not None)
+    return _results(nodes, scalars, directions, offset, given, latents, options)
+
+
+class _Latents(NamedTuple):
+    maxima: Array  # m
+    out: Array  # O
+    bias: Array  # o
+    weight: Array  # L
+
+
+class _Options(NamedTuple):
+    first: int
+    values: tuple[EdgeValue, ...]
+    has_given: bool
+    has_latents: bool
+
+
+def _kernel(name, nodes_shape, scalars, offset, options: _Options, blocks: int, threads: int, *rows) -> Kernel:
+    samples, n, width = nodes_shape
+    num_logits = offset.shape[0]
+    macros = {
+        "N": n, "SAMPLES": samples, "WIDTH": width, "P": scalars.shape[-1], "LOGITS": num_logits,
+        "FIRST": options.first, "GIVEN": int(options.has_given), "LATENTS": int(options.has_latents),
+        "NUM_VALUES": len(options.values),
+        "VALUES": ", ".join(f"{{{', '.join(str(int(number)) for number in value)}}}" for value in options.values),
+    }  # fmt: skip
+    shared = 4 * (FEATURES + 1 + num_logits) * H if options.has_latents else 0
+    return Kernel("edge_readout.cu", name, tuple(macros.items()), (samples, blocks), shared, *rows, threads=threads)
+
+
+def _forward_only(nodes, scalars, directions, offset, given, latents, options):
+    samples, n, _ = nodes.shape
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), *(((4, "TIMED_maxima"),) if latents is not None else ()))
+    kernel = _kernel(
+        "edge_readout_forward", nodes.shape, scalars, offset, options, -(-n * n // THREADS), THREADS,
+        rows_read, ((0, "TIMED_logits"),),
+    )  # fmt: skip
+    further = () if given is None else (given,)
+    shape = (samples, n, n, offset.shape[0])
+    outputs = [(shape, jnp.float32)] * 2
+    return tuple(kernel(nodes, scalars, directions, offset, *further, *(latents or ()), outputs=outputs))
+
+
+def _forward(nodes, scalars, directions, offset, given, latents, options):
+    logits, values = _forward_only(nodes, scalars, directions, offset, given, latents, options)
+    logits = checkpoint_name(logits, SAVED)
+    return (logits, values), (nodes, scalars, directions, offset, latents, logits)
+
+
+def _backward(options, saved, cotangents):
+    nodes, scalars, directions, offset, latents, logits = saved
+    samples, n, width = nodes.shape
+    num_logits = offset.shape[0]
+    rows_read, rows_written = ((0, "TIMED_logits"),), ((2, "TIMED_sums"),)
+    outputs = [
+        ((samples, n, 2 * num_logits), jnp.float32), (scalars.shape, jnp.float32), (logits.shape, jnp.float32),
+    ]  # fmt: skip
+    if latents is not None:
+        rows_read, rows_written = (*rows_read, (4, "TIMED_maxima")), (*rows_written, (4, "TIMED_small"))
+        small_shape = (samples, 2, FEATURES + 1 + num_logits, H)
+        outputs += [(latents.maxima.shape, jnp.float32), (small_shape, jnp.float32)]
+    kernel = _kernel(
+        "edge_readout_backward", nodes.shape, scalars, offset, options, 1, 2 * THREADS, rows_read, rows_written
+    )
+    d_own, d_scalars, d_sums, *rest = kernel(logits, directions, *cotangents, *(latents or ()), outputs=outputs)
+    d_sums = checkpoint_name(d_sums, STACKED)
+    # The offset goes with a scalar that is always one.
+    with_one = jax.lax.pad(scalars, np.float32(1), [(0, 0, 0)] * 3 + [(0, 1, 0)])
+    joint = jnp.einsum("bijp,bijl->pl", with_one, d_sums)
+    before, behind = options.first, width - options.first - 2 * num_logits
+    d_nodes = jnp.concatenate([jnp.zeros((samples, n, before)), d_own, jnp.zeros((samples, n, behind))], axis=-1)
+    d_latents = None
+    if latents is not None:
+        d_maxima, small = rest
+        small = checkpoint_name(small, STACKED).sum((0, 1))
+        d_latents = _Latents(d_maxima, small[:FEATURES], small[FEATURES], small[FEATURES + 1 :].T)
+    return d_nodes, d_scalars, joint[:-1], joint[-1], d_sums if options.has_given else None, d_latents
+
+
+_results: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(6,))
+_results.defvjp(_forward, _backward)

@@ -1,0 +1,84 @@
+"""A whole step of gated message passing, with or without Triplet Edge Attention, in fused kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.fused import messages, update
+from narkit.fused.messages import MessageWeights
+from narkit.fused.update import UpdateWeights
+from narkit.loops.deferred_gradients import SAVED, STACKED
+
+
+def gated_step(
+    terms: Float[Array, "sample node terms"],
+    scalars: Float[Array, "sample node node scalar"],
+    hidden: Float[Array, "sample node hidden"],
+    message_weights: MessageWeights,
+    update_weights: UpdateWeights,
+    slope: float,
+) -> Float[Array, "sample node hidden"]:
+    """The next hidden state of every node.
+
+    `terms` has, side by side, what every node contributes: with attention x_i, x_j and x_k; then what it adds as the
+    receiver and as the sender of a message; then to its update and to the gate. Arrays of several seeds come through
+    `jax.vmap`.
+    """
+    return _step(terms, scalars, hidden, message_weights, update_weights, slope)[0]
+
+
+def gated_step_and_terms(
+    terms: Float[Array, "sample node terms"],
+    scalars: Float[Array, "sample node node scalar"],
+    hidden: Float[Array, "sample node hidden"],
+    message_weights: MessageWeights,
+    update_weights: UpdateWeights,
+    slope: float,
+) -> tuple[Float[Array, "sample node hidden"], Float[Array, "sample node terms"]]:
+    """The same, and the terms for others who read what stands on the right of them.
+
+    The gradient of that is put beside those of the step's own terms. If others read the terms themselves, the two would
+    be padded and added.
+    """
+    return _step(terms, scalars, hidden, message_weights, update_weights, slope)
+
+
+def _primal(terms, scalars, hidden, message_weights, update_weights, slope):
+    message = messages.forward(terms, scalars, message_weights, slope)
+    return update.forward(message, terms, hidden, update_weights), terms
+
+
+def _forward(terms, scalars, hidden, message_weights, update_weights, slope):
+    # A time loop keeps what is named so for its way back, in place of running the kernels once more.
+    saved = messages.forward_saving(terms, scalars, message_weights, slope)
+    saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
+    result = checkpoint_name(update.forward(saved.message, terms, hidden, update_weights), SAVED)
+    return (result, terms), (terms, scalars, hidden, message_weights, update_weights, saved)
+
+
+def _backward(slope, residuals, cotangents):
+    terms, scalars, hidden, message_weights, update_weights, saved = residuals
+    d_result, d_read_by_others = cotangents
+    d_message, d_last, d_hidden, d_gate, d_vectors = update.backward(
+        saved.message, terms, hidden, update_weights, d_result
+    )
+    d_first, d_scalars, d_message_weights = messages.backward(terms, scalars, message_weights, saved, d_message, slope)
+    size = hidden.shape[-1]
+    own = (len(d_first) + 2) * size
+    d_terms = jnp.concatenate([*d_first, d_last, d_read_by_others[..., own:]], axis=-1)
+    d_terms = checkpoint_name(d_terms, STACKED)
+    d_on_message = jnp.einsum("bnh,bng->hg", saved.message, d_terms[..., own - 2 * size : own])
+    no_gradient: Any = (None, None)
+    d_update_weights = UpdateWeights(
+        jnp.moveaxis(d_on_message.reshape(size, 2, size), 1, 0), d_gate, d_vectors, no_gradient, no_gradient
+    )
+    return d_terms, d_scalars, d_hidden, d_message_weights, d_update_weights
+
+
+_step: Any = jax.custom_vjp(_primal, nondiff_argnums=(5,))
+_step.defvjp(_forward, _backward)

@@ -1,0 +1,193 @@
+"""The logits of pointers from nodes to nodes where edges have latents: one kernel forward and one backward.
+
+    latent_pi = ReLU(m_pi O + o)                                     (from 8 features to the hidden size)
+    logit_ip  = sum_h w_h max(a_i, b_p + s_pi D + c + latent_pi L)_h + bias
+
+and, where it is fed back, the softmax over p. A block holds a tile of edges (p, i), makes their latents in shared
+memory and multiplies them by L on the matrix units, so nothing of the size n^2 hidden is written. Backward, the tile is
+made again; what is written are the operands of L's gradient, which are multiplied after the time loop for all steps at
+once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.fused.launch import Kernel
+from narkit.fused.pointer import Options, side_by_side
+from narkit.fused.triplet_messages import FEATURES, NarrowLatents
+from narkit.fused.weights import HIDDEN_SIZE as H
+from narkit.fused.weights import frozen
+from narkit.loops.deferred_gradients import SAVED, STACKED
+
+TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
+SOURCES = 4
+MANY_THREADS = 256  # of a block
+
+
+class Fragments(NamedTuple):
+    """L as the matrix units read it: made once, before the time loop. Gradients flow through L itself."""
+
+    plain: Array
+    transposed: Array
+
+    @classmethod
+    def of(cls, latent: Float[Array, "128 128"]) -> Fragments:
+        return cls(frozen(latent), frozen(latent, transposed=True))
+
+
+class LatentPointerWeights(NamedTuple):
+    """The parameters of one network."""
+
+    directions: Float[Array, "scalar hidden"]  # D
+    offset: Float[Array, " hidden"]  # c
+    latent: Float[Array, "hidden hidden"]  # L
+    score: Float[Array, " hidden"]  # w
+    bias: Float[Array, " one"]
+    fragments: Fragments
+
+
+def latent_pointer_logits(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    second: int,
+    scalars: Float[Array, "sample node node scalar"],
+    latents: NarrowLatents,
+    weights: LatentPointerWeights,
+) -> Float[Array, "sample node node"]:
+    """How strongly every node i points to every node p. a and b begin at `first` and `second` of a node's row.
+
+    Scalars and maxima are those of the edges (p, i).
+    """
+    return _run(nodes, scalars, latents, weights, Options(first, second, softmax=False))[0]
+
+
+def latent_pointer_logits_and_softmax(
+    nodes: Float[Array, "sample node width"],
+    first: int,
+    second: int,
+    scalars: Float[Array, "sample node node scalar"],
+    latents: NarrowLatents,
+    weights: LatentPointerWeights,
+) -> tuple[Float[Array, "sample node node"], Float[Array, "sample node node"]]:
+    """The same, and the softmax over the nodes p."""
+    logits, probabilities = _run(nodes, scalars, latents, weights, Options(first, second, softmax=True))
+    return logits, probabilities
+
+
+def _run(nodes, scalars, latents, weights, options: Options) -> tuple[Array, ...]:
+    if scalars.shape[-1] == 0:
+        scalars = jnp.zeros((*scalars.shape[:-1], 1))
+        weights = weights._replace(directions=jnp.zeros((1, H)))
+    return _results(nodes, scalars, latents, weights, options)
+
+
+class _Tiling(NamedTuple):
+    """How the edges (p, i) of a graph are cut into tiles."""
+
+    targets: int
+    target_blocks: int
+    source_blocks: int
+
+    @classmethod
+    def of(cls, num_nodes: int) -> _Tiling:
+        targets = 4 if num_nodes <= 4 else 8 if num_nodes <= 8 else 16
+        return cls(targets, -(-num_nodes // targets), -(-num_nodes // SOURCES))
+
+    @property
+    def rows(self) -> int:
+        return self.targets * SOURCES
+
+    @property
+    def tiles(self) -> int:
+        return self.target_blocks * self.source_blocks
+
+
+def _kernel(
+    name: str, nodes: Array, scalars: Array, options: Options, blocks: int, shared_floats: int, *rows
+) -> Kernel:
+    samples, n, width = nodes.shape
+    macros = {
+        "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "WIDTH": width, "FIRST": options.first,
+        "SECOND": options.second, "SOFTMAX": int(options.softmax), "TARGETS": _Tiling.of(n).targets,
+    }  # fmt: skip
+    given, grid = tuple(macros.items()), (samples * blocks, 1)
+    return Kernel("latent_pointer.cu", name, given, grid, 4 * shared_floats, *rows, threads=MANY_THREADS)
+
+
+def _forward_only(nodes, scalars, latents, weights, options):
+    samples, n, _ = nodes.shape
+    tiling = _Tiling.of(n)
+    rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
+    shared = tiling.rows * (TILE_STRIDE // 2 + MANY_THREADS // 32 + scalars.shape[-1]) + n * SOURCES
+    kernel = _kernel(
+        "latent_pointer_forward", nodes, scalars, options, tiling.source_blocks, shared,
+        ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima")), rows_written, (1,),
+    )  # fmt: skip
+    results = kernel(
+        nodes, scalars, latents.maxima, weights.directions, weights.offset, latents.weight, latents.bias,
+        weights.fragments.plain, weights.score, weights.bias,
+        outputs=[((samples, n, n), jnp.float32)] * (1 + options.softmax),
+    )  # fmt: skip
+    return tuple(results)
+
+
+def _forward(nodes, scalars, latents, weights, options):
+    logits, *rest = _forward_only(nodes, scalars, latents, weights, options)
+    probabilities = [checkpoint_name(values, SAVED) for values in rest]
+    return (logits, *probabilities), (nodes, scalars, latents, weights, probabilities)
+
+
+def _backward(options, saved, cotangents):
+    nodes, scalars, latents, weights, probabilities = saved
+    samples, n, width = nodes.shape
+    num_scalars = scalars.shape[-1]
+    tiling = _Tiling.of(n)
+    # Where the product of the second half of the rows was, sums over targets come, which may be more.
+    wide_rows = tiling.rows // 2 + max(tiling.rows // 2, SOURCES + num_scalars + 2)
+    shared = tiling.rows * (TILE_STRIDE + num_scalars + FEATURES + 1) + wide_rows * WIDE_STRIDE
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima"))
+    rows_read += ((10, "TIMED_logits"), (11, "TIMED_probabilities"))[: 1 + options.softmax]
+    rows_written = ((0, "TIMED_operands"), (1, "TIMED_operands"), (6, "TIMED_small"))
+    kernel = _kernel(
+        "latent_pointer_backward", nodes, scalars, options, tiling.tiles, shared,
+        rows_read, rows_written,
+    )  # fmt: skip
+    d_logits, *d_probabilities = cotangents
+    factor = ((samples, tiling.tiles, tiling.rows, H), jnp.bfloat16)
+    operand, cotangent, d_first, d_second, d_scalars, d_maxima, small = kernel(
+        nodes, scalars, latents.maxima, weights.directions, weights.offset, latents.weight, latents.bias,
+        *weights.fragments, weights.score, d_logits, *probabilities, *d_probabilities,
+        outputs=[
+            factor,
+            factor,
+            ((samples, tiling.target_blocks, n, H), jnp.float32),
+            ((samples, tiling.source_blocks, n, H), jnp.float32),
+            (scalars.shape, jnp.float32),
+            (latents.maxima.shape, jnp.float32),
+            ((samples, tiling.tiles, num_scalars + 3 + FEATURES + 1, H), jnp.float32),
+        ],
+    )  # fmt: skip
+    d_latent = jnp.einsum(
+        "btrh,btrg->hg",
+        checkpoint_name(operand, STACKED),
+        checkpoint_name(cotangent, STACKED),
+        preferred_element_type=jnp.float32,
+    )
+    small = checkpoint_name(small, STACKED).sum((0, 1))
+    of_pointer, of_latents = small[: num_scalars + 3], small[num_scalars + 3 :]
+    no_gradient: Any = None
+    d_weights = LatentPointerWeights(
+        of_pointer[:-3], of_pointer[-3], d_latent, of_pointer[-2], of_pointer[-1, :1], no_gradient
+    )
+    d_nodes = side_by_side({options.first: d_first.sum(1), options.second: d_second.sum(1)}, width)
+    return d_nodes, d_scalars, NarrowLatents(d_maxima, of_latents[:-1], of_latents[-1]), d_weights
+
+
+_results: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(4,))
+_results.defvjp(_forward, _backward)

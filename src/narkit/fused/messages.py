@@ -1,0 +1,277 @@
+"""From the scalars of edges to the message that each node receives: one kernel forward, two backward.
+
+For every receiver j, over all senders i and third nodes k:
+
+    logit_ijk  = a . LeakyReLU(x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3)
+    latent_ij  = ReLU((sum_k softmax_k(logit_ijk) s_ik) V + v)
+    message_ij = ReLU(ReLU(latent_ij Me + receive_j + send_i) W1 + b1) W2 + b2
+    message_j  = max over i of message_ij
+
+Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j + send_i)`.
+
+The forward kernel holds a tile of edges (i, j), walks over k with a running softmax, and hands the tile through the
+products. With LeakyReLU(t) = (1 + slope) / 2 t + (1 - slope) / 2 |t| the linear part of the logits is a sum over
+pairs, and what does not depend on k cancels in the softmax. In training it keeps the inputs of the products, which the
+gradients of their weights need: these are multiplied after the time loop, for all steps at once. It also keeps where
+these inputs are above zero, as bits, which is all that the backward kernel needs of them.
+
+Backward, the first kernel pulls the cotangent of the message through the products, and keeps what the weights'
+gradients need of it. The second one sums the gradient of t_ijk over k, over j and over i.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float, Int
+
+from narkit.fused.launch import Kernel, Output
+from narkit.fused.weights import HIDDEN_SIZE as H
+from narkit.fused.weights import frozen
+from narkit.loops.deferred_gradients import STACKED
+
+TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
+BACKWARD_THREADS = 256  # of a block in the backward kernel of the products, as in messages.cu
+MOST_PARTS = 8  # blocks that share the backward of a sample's attention; each has its own part of some sums
+
+ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
+"""Operands that may be rows of stacks over time, for all kernels."""
+
+
+class Attention(NamedTuple):
+    """The parameters of Triplet Edge Attention."""
+
+    triplet: Float[Array, "3 scalar hidden"]  # E1, E2, E3
+    weights: Float[Array, " hidden"]  # a
+
+
+class MessageWeights(NamedTuple):
+    """The parameters of one network, folded for edges with `scalar` scalars (at least one)."""
+
+    attention: Attention | None
+    value: Float[Array, "scalar hidden"]  # V
+    value_offset: Float[Array, " hidden"]  # v
+    products: tuple[Float[Array, "hidden hidden"], ...]  # Me (with attention), W1, W2
+    biases: Float[Array, "2 hidden"]  # b1, b2
+    fragments: Array  # of the products
+    transposed: Array  # of the products transposed
+
+    @classmethod
+    def of(cls, attention: Attention | None, value, value_offset, products, biases) -> MessageWeights:
+        products = tuple(products)
+        both = (frozen(jnp.stack(products), flip) for flip in (False, True))
+        return cls(attention, value, value_offset, products, biases, *both)
+
+
+class _Tiling(NamedTuple):
+    """How the edges (i, j) of a graph are cut into tiles."""
+
+    num_nodes: int
+    senders: int
+    receivers: int
+
+    @classmethod
+    def of(cls, num_nodes: int) -> _Tiling:
+        return cls(num_nodes, 4 if num_nodes <= 4 else 8 if num_nodes <= 8 else 16, receivers=4)
+
+    @property
+    def receiver_blocks(self) -> int:
+        return -(-self.num_nodes // self.receivers)
+
+    @property
+    def sender_blocks(self) -> int:
+        return -(-self.num_nodes // self.senders)
+
+    @property
+    def rows(self) -> int:
+        return self.senders * self.receivers
+
+    @property
+    def tiles(self) -> int:
+        return self.receiver_blocks * self.sender_blocks
+
+    def operand(self, samples: int) -> Output:
+        """The shape and type of a product's input or cotangent, tile by tile."""
+        return (samples, self.tiles, self.rows, H), jnp.bfloat16
+
+    def signs(self, samples: int, num_products: int) -> Output:
+        """The same of their signs: a word per thread of the backward kernel."""
+        return (samples, self.tiles, num_products, BACKWARD_THREADS), jnp.int32
+
+
+def _direction_words(num_scalars: int) -> int:
+    """The directions of pairs as operands of the matrix units, eight scalars a step."""
+    return 3 * -(-num_scalars // 8) * (H // 8) * 32
+
+
+def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=(), threads=128) -> Kernel:
+    samples, n = terms.shape[:2]
+    tiling = _Tiling.of(n)
+    macros = {
+        "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(attends), "SLOPE": float(slope),
+        "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers, "TERMS": terms.shape[-1],
+    }  # fmt: skip
+    grid = (samples * grid[0], grid[1])
+    return Kernel("messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows, threads=threads)
+
+
+class Saved(NamedTuple):
+    """What the forward kernel gives in training; there is one `tile` per block of senders and receivers."""
+
+    message: Float[Array, "sample node hidden"]
+    best: Int[Array, "sample node hidden"]  # the sender that it came from
+    record: Float[Array, "sample node node numbers"]  # of the attention: logits, their normaliser, mixed scalars
+    signs: Int[Array, "sample tile product word"]  # bits: which inputs of the products are above zero
+    operands: tuple[Array, ...]  # these inputs (sample, tile, row, hidden)
+
+
+class _Gradients(NamedTuple):
+    """What the backward kernel of the products writes."""
+
+    cotangents: list[Array]  # per product (sample, tile, row, hidden)
+    receive: Array  # (sample, sender block, node, hidden)
+    send: Array  # (sample, receiver block, node, hidden)
+    mixed: Array  # (sample, node, node, scalar + 1)
+    small: Array  # (sample, tile, scalar + 3, hidden): V, v, b1, b2
+
+
+def _products_backward(terms, scalars, weights, saved: Saved, d_message, slope) -> _Gradients:
+    samples, n = terms.shape[:2]
+    num_scalars, num_products = scalars.shape[-1], len(weights.products)
+    tiling = _Tiling.of(n)
+    # As in messages.cu.
+    tile, shares = tiling.rows * TILE_STRIDE * 2, BACKWARD_THREADS // 32 * tiling.rows * 8 * -(-num_scalars // 8) * 4
+    shared = tile + max(tile, shares) + tiling.rows * num_scalars * 4
+    rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"), (5, "TIMED_signs"))
+    rows_written = (*((i, "TIMED_cotangents") for i in range(num_products)), (num_products + 3, "TIMED_small"))
+    kernel = _kernel(
+        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiling.tiles, 1), shared,
+        rows=(rows_read, rows_written), threads=BACKWARD_THREADS,
+    )  # fmt: skip
+    layout = {
+        "receive": ((samples, tiling.sender_blocks, n, H), jnp.float32),
+        "send": ((samples, tiling.receiver_blocks, n, H), jnp.float32),
+        "mixed": ((samples, n, n, num_scalars + 1), jnp.float32),
+        "small": ((samples, tiling.tiles, num_scalars + 3, H), jnp.float32),
+    }
+    written = kernel(
+        scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, d_message,
+        outputs=[*[tiling.operand(samples)] * num_products, *layout.values()],
+    )  # fmt: skip
+    return _Gradients(written[:num_products], **dict(zip(layout, written[num_products:], strict=True)))
+
+
+def _attention_backward_bytes(num_nodes: int, num_scalars: int) -> int:
+    """What its warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
+    sent = min(-(-num_nodes // 4) * 4, 8 if num_scalars > 8 else 16)
+    halves = 1 if num_nodes <= 8 else 2
+    width, rows, steps = 8 * halves, (sent + 4) * halves + sent // 2, -(-num_scalars // 8)
+    flipped = 4 * num_scalars if 4 < num_scalars < 8 else 32
+    words = rows * (32 * (1 if num_scalars <= 4 else 2 * steps) + flipped * steps)  # operands: scalars of edges
+    words += sent * 4 * (4 * halves + 4) + 16 * halves  # gradients of logits
+    words += WARPS * sent * 64  # what pairs add
+    if not 4 < num_scalars <= 8:  # directions and their gradients
+        words += 128 * 4 * (steps + 2 * -(-(num_scalars + 4) // 8))
+    gradients = WARPS * rows * 8 * (num_scalars + num_scalars % 2)
+    words += max(gradients, 4 * sent * width + 128) + 128 * num_scalars + WARPS
+    return 4 * words
+
+
+def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
+    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, and of E1, E2, E3 and a."""
+    samples, n = terms.shape[:2]
+    num_scalars = scalars.shape[-1]
+    fours = -(-n // 4)
+    parts = min(fours, MOST_PARTS)
+    shared = _attention_backward_bytes(n, num_scalars)
+    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
+    macros |= {"PARTS": parts, "SHARED_BYTES": shared}
+    rows_in_stacks = ((*ROWS_READ, (4, "TIMED_record")), ((4, "TIMED_small"),))
+    kernel = Kernel(
+        "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), shared,
+        *rows_in_stacks,
+    )  # fmt: skip
+    d_i, d_j, d_k, d_scalars, small = kernel(
+        terms, scalars, *weights.attention, record, d_mixed,
+        outputs=[
+            ((samples, n, H), jnp.float32),
+            ((samples, parts, n, H), jnp.float32),
+            ((samples, parts, n, H), jnp.float32),
+            ((samples, 2 + parts, n, n, num_scalars), jnp.float32),
+            ((samples, parts, 3 * num_scalars + 1, H), jnp.float32),
+        ],
+    )  # fmt: skip
+    small = checkpoint_name(small, STACKED).sum((0, 1))
+    d_attention = Attention(small[:-1].reshape(3, num_scalars, H), small[-1])
+    return [d_i, d_j.sum(1), d_k.sum(1)], d_scalars.sum(1), d_attention
+
+
+def forward(
+    terms: Float[Array, "sample node terms"],
+    scalars: Float[Array, "sample node node scalar"],
+    weights: MessageWeights,
+    slope: float,
+) -> Float[Array, "sample node hidden"]:
+    """The message of every node.
+
+    `terms` has, side by side, what every node adds: with attention x_i, x_j and x_k; then receive and send; then two
+    for the update, which are not read here.
+    """
+    shape = (*terms.shape[:2], H)
+    return _run_forward("messages_forward", terms, scalars, weights, slope, (), [(shape, jnp.float32)])[0]
+
+
+def forward_saving(terms: Array, scalars: Array, weights: MessageWeights, slope: float) -> Saved:
+    """The same, with what the way back needs."""
+    samples, n = terms.shape[:2]
+    num_products = len(weights.products)
+    record = (n + 1 + scalars.shape[-1]) if weights.attention is not None else 1
+    outputs = [((samples, n, H), jnp.float32), ((samples, n, H), jnp.int32), ((samples, n, n, record), jnp.float32)]
+    tiling = _Tiling.of(n)
+    outputs += [tiling.signs(samples, num_products), *[tiling.operand(samples)] * num_products]
+    written = ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"), (3, "TIMED_signs"))
+    written += tuple((4 + i, "TIMED_operands") for i in range(num_products))
+    rows = (ROWS_READ, written)
+    message, best, record, signs, *operands = _run_forward(
+        "messages_forward_saving", terms, scalars, weights, slope, rows, outputs
+    )
+    return Saved(message, best, record, signs, tuple(operands))
+
+
+def _run_forward(name: str, terms, scalars, weights, slope, rows, outputs) -> list[Array]:
+    n, num_scalars = terms.shape[1], scalars.shape[-1]
+    tiling = _Tiling.of(n)
+    shared = 2 * tiling.rows * TILE_STRIDE * 2
+    if weights.attention is not None:  # what the attention needs is there first
+        exchanged = WARPS * 8 * 32 if tiling.senders < 4 * WARPS else 0
+        shared = max(shared, 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n + exchanged))
+    shared += tiling.rows * num_scalars * 4
+    attends = weights.attention is not None
+    kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared, rows)
+    # Without attention its operands are not read; any will do.
+    attention = weights.attention or Attention(weights.value, weights.value_offset)
+    operands = (*attention, weights.value, weights.value_offset, weights.fragments, weights.biases)
+    return kernel(terms, scalars, *operands, outputs=outputs)
+
+
+def backward(
+    terms: Array, scalars: Array, weights: MessageWeights, saved: Saved, d_message: Array, slope: float
+) -> tuple[list[Array], Array, MessageWeights]:
+    """Gradients of the terms that are read, one by one, of the scalars and of the weights."""
+    out = _products_backward(terms, scalars, weights, saved, d_message, slope)
+    d_products = tuple(
+        jnp.einsum("btrh,btrg->hg", operand, checkpoint_name(cotangent, STACKED), preferred_element_type=jnp.float32)
+        for operand, cotangent in zip(saved.operands, out.cotangents, strict=True)
+    )
+    small = checkpoint_name(out.small, STACKED).sum((0, 1))
+    d_terms = [out.receive.sum(1), out.send.sum(1)]
+    if weights.attention is None:
+        d_attention, d_scalars = None, out.mixed[..., :-1]
+    else:
+        d_nodes, d_scalars, d_attention = _attention_backward(terms, scalars, weights, saved.record, out.mixed, slope)
+        d_terms = [*d_nodes, *d_terms]
+    no_gradient: Any = None
+    d_weights = MessageWeights(d_attention, small[:-3], small[-3], d_products, small[-2:], no_gradient, no_gradient)
+    return d_terms, d_scalars, d_weights

@@ -1,0 +1,66 @@
+"""Products with a matrix of few rows: as many as there are scalars per node or edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from narkit.fused import launch
+from narkit.loops.deferred_gradients import LARGEST_FACTOR
+
+
+def narrow_product(
+    scalars: Float[Array, "*axes scalar"],
+    directions: Float[Array, "scalar hidden"],
+    offset: Float[Array, " hidden"] | None = None,
+) -> Float[Array, "*axes hidden"]:
+    """`scalars @ directions + offset`, without an offset `scalars @ directions`.
+
+    Beside fused kernels it is a sum of outer products, which the compiler makes part of what reads it; a GPU's library
+    for matrix products would write it out, and choose poor kernels for so few rows.
+    """
+    if offset is None:
+        offset = jnp.zeros(directions.shape[1])
+    if launch.mode() is not launch.Mode.FUSED:
+        return scalars @ directions + offset
+    return _outer_sum(scalars, directions, offset)
+
+
+def _sum(scalars: Array, directions: Array, offset: Array) -> Array:
+    total = jnp.broadcast_to(offset, (*scalars.shape[:-1], directions.shape[1]))
+    for p in range(directions.shape[0]):
+        total = total + scalars[..., p, None] * directions[p]
+    return total
+
+
+def _forward(scalars: Array, directions: Array, offset: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _sum(scalars, directions, offset), (scalars, directions)
+
+
+def _backward(saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array, Array]:
+    scalars, directions = saved
+    d_scalars = jnp.sum(cotangent[..., None, :] * directions, axis=-1)
+    return d_scalars, *gradients_of_directions(scalars, cotangent)
+
+
+def gradients_of_directions(
+    scalars: Float[Array, "*axes scalar"], cotangent: Float[Array, "*axes hidden"]
+) -> tuple[Float[Array, "scalar hidden"], Float[Array, " hidden"]]:
+    """The gradients of the directions and of the offset of `scalars @ directions + offset`."""
+    # The offset goes with a scalar that is always one, so that the cotangents are read once for both. Where a time loop
+    # keeps the scalars, it adds the ones after it ends.
+    scalars = jax.lax.pad(scalars, np.ones((), scalars.dtype), [(0, 0, 0)] * (scalars.ndim - 1) + [(0, 1, 0)])
+    rows = tuple(range(cotangent.ndim - 1))
+    if cotangent.size <= LARGEST_FACTOR:  # a product that a time loop finishes for all steps at once
+        joint = jax.lax.dot_general(scalars, cotangent, ((rows, rows), ((), ())))
+    else:
+        joint = jnp.sum(scalars[..., None] * cotangent[..., None, :], axis=rows)
+    return joint[:-1], joint[-1]
+
+
+_outer_sum: Any = jax.custom_vjp(_sum)
+_outer_sum.defvjp(_forward, _backward)

@@ -1,0 +1,204 @@
+"""From the logits of hints to what a network reads of them at its next step, one kernel forward and one backward.
+
+Of nodes the logits are given. Of the graph they are made here,
+
+    logit = [max_i x_i || max_i hidden_i || max_i next_hidden_i || s || 1] W,    x_i = s_i D + c
+
+with the scalars s of the graph and s_i of node i. Scalars stay as they are, masks become probabilities, a mask of one
+node a softmax over the nodes, a categorical one over its classes. Pointers have kernels of their own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.fused.launch import Kernel
+from narkit.fused.weights import HIDDEN_SIZE as H
+from narkit.loops.deferred_gradients import SAVED, STACKED
+
+MOST_WARPS = 12  # of a block
+MOST_STAGED = 40_000  # bytes of nodes in shared memory; larger graphs are read where they are
+
+
+class ValueKind(enum.IntEnum):
+    """How values come from logits, as in readout.cu."""
+
+    COPY = 0  # from the scalars of this step: inputs, which stay
+    SCALAR = 1
+    MASK = 2
+    MASK_ONE = 3
+    CATEGORICAL = 4
+    GRAPH_SCALAR = 5
+    GRAPH_MASK = 6
+    GRAPH_CATEGORICAL = 7
+
+
+class Value(NamedTuple):
+    """Where the logits of a hint begin, and where its values do in a node's row of scalars."""
+
+    kind: ValueKind
+    source: int
+    target: int
+    width: int
+
+
+class ReadoutWeights(NamedTuple):
+    """The parameters of one network."""
+
+    directions: Float[Array, "scalar hidden"]  # D
+    offset: Float[Array, " hidden"]  # c
+    graph: Float[Array, "read graph_logit"]  # W
+
+
+def readout(
+    logits: Float[Array, "sample node width"],
+    scalars: Float[Array, "sample node scalar"],
+    hidden: Float[Array, "sample node hidden"],
+    next_hidden: Float[Array, "sample node hidden"],
+    weights: ReadoutWeights | None,
+    values: Sequence[Value],
+    first: int,
+) -> tuple[Float[Array, "sample node scalar"], Float[Array, "sample graph_logit"] | None]:
+    """The scalars of nodes at the next step, and the logits of the graph's hints, where there are any.
+
+    In a row of scalars those of the graph stand behind the node's own; every node has the same. `first` is the column
+    from which on `logits` has those of `values`: nothing before has a gradient from here.
+    """
+    options = _Options(tuple(values), first)
+    if weights is None or weights.graph.shape[1] == 0:
+        return _nodes_only(logits, scalars, options), None
+    return _results(logits, scalars, hidden, next_hidden, weights, options)
+
+
+class _Options(NamedTuple):
+    values: tuple[Value, ...]
+    first: int
+
+
+def _kernel(name: str, logits: Array, scalars: Array, weights: ReadoutWeights | None, options: _Options, *rows):
+    samples, n, width = logits.shape
+    num_scalars = scalars.shape[-1]
+    of_node = num_scalars if weights is None else weights.directions.shape[0]
+    num_logits = 0 if weights is None else weights.graph.shape[1]
+    macros = {
+        "N": n, "SAMPLES": samples, "WIDTH": width, "SMALL": options.first, "SCALARS": num_scalars,
+        "NODE_SCALARS": of_node, "GRAPH": num_logits, "NUM_VALUES": len(options.values),
+        "VALUES": ", ".join(f"{{{', '.join(str(int(number)) for number in value)}}}" for value in options.values),
+    }  # fmt: skip
+    threads = 3 * H if num_logits else 32 * min(max(len(options.values), 1), MOST_WARPS)
+    shared, staged = 0, False
+    if num_logits:
+        small, row = width - options.first, -(-num_scalars // 4) * 4
+        # Backward: features, scalars, logits, and the latter two with their gradients. Forward has fewer.
+        of_nodes = n * (H + row + 2 * small + 2 * num_scalars)
+        staged = 4 * of_nodes <= MOST_STAGED
+        shared = 4 * (of_nodes * staged + num_logits * (threads // 32 + 1))
+    macros |= {"BLOCK": threads, "STAGED": int(staged)}
+    return Kernel("readout.cu", name, tuple(macros.items()), (samples, 1), shared, *rows, threads=threads)
+
+
+def _read_size(weights: ReadoutWeights) -> int:
+    return weights.graph.shape[0]
+
+
+# ---------------------------------------------------------------------------------------- without logits of the graph
+
+
+def _nodes_forward_only(logits, scalars, options):
+    return _kernel("readout_forward", logits, scalars, None, options, ((0, "TIMED_logits"), (1, "TIMED_scalars")))(
+        logits, scalars, outputs=[(scalars.shape, jnp.float32)]
+    )[0]
+
+
+def _nodes_forward(logits, scalars, options):
+    return _nodes_forward_only(logits, scalars, options), (logits, scalars)
+
+
+def _nodes_backward(options, saved, d_next):
+    logits, scalars = saved
+    samples, n, width = logits.shape
+    kernel = _kernel("readout_backward", logits, scalars, None, options, ((0, "TIMED_logits"), (1, "TIMED_scalars")))
+    d_small, d_scalars = kernel(
+        logits, scalars, d_next,
+        outputs=[((samples, n, width - options.first), jnp.float32), (scalars.shape, jnp.float32)],
+    )  # fmt: skip
+    return _behind(d_small, options.first), d_scalars
+
+
+def _behind(values: Array, missing: int) -> Array:
+    """Values behind so many columns of zeros."""
+    return jnp.concatenate([jnp.zeros((*values.shape[:-1], missing)), values], axis=-1)
+
+
+_nodes_only: Any = jax.custom_vjp(_nodes_forward_only, nondiff_argnums=(2,))
+_nodes_only.defvjp(_nodes_forward, _nodes_backward)
+
+
+# ------------------------------------------------------------------------------------------- with logits of the graph
+
+
+def _run_forward(logits, scalars, hidden, next_hidden, weights, options):
+    # Read from their rows, or a loop would have to copy them: their memory is where it puts the next ones.
+    rows_read = ((0, "TIMED_logits"), (1, "TIMED_scalars"), (2, "TIMED_hidden"), (3, "TIMED_next_hidden"))
+    rows_written = ((1, "TIMED_graph"), (2, "TIMED_read"))
+    kernel = _kernel("readout_forward", logits, scalars, weights, options, rows_read, rows_written)
+    samples = len(logits)
+    return kernel(
+        logits, scalars, hidden, next_hidden, *weights,
+        outputs=[
+            (scalars.shape, jnp.float32),
+            ((samples, weights.graph.shape[1]), jnp.float32),
+            ((samples, _read_size(weights)), jnp.float32),
+        ],
+    )  # fmt: skip
+
+
+def _forward_only(logits, scalars, hidden, next_hidden, weights, options):
+    return tuple(_run_forward(logits, scalars, hidden, next_hidden, weights, options)[:2])
+
+
+def _forward(logits, scalars, hidden, next_hidden, weights, options):
+    next_scalars, *rest = _run_forward(logits, scalars, hidden, next_hidden, weights, options)
+    graph_logits, read = (checkpoint_name(values, SAVED) for values in rest)
+    return (next_scalars, graph_logits), (logits, scalars, hidden, next_hidden, weights, graph_logits, read)
+
+
+def _backward(options, saved, cotangents):
+    logits, scalars, hidden, next_hidden, weights, graph_logits, read = saved
+    samples, n, width = logits.shape
+    d_next, d_graph_logits = cotangents
+    rows_read = (
+        (0, "TIMED_logits"), (1, "TIMED_scalars"), (3, "TIMED_hidden"), (4, "TIMED_next_hidden"), (8, "TIMED_graph"),
+    )  # fmt: skip
+    rows_written = ((4, "TIMED_features"), (5, "TIMED_d_graph"))
+    kernel = _kernel("readout_backward", logits, scalars, weights, options, rows_read, rows_written)
+    d_small, d_scalars, d_hidden, d_next_hidden, d_features, d_graph = kernel(
+        logits, scalars, d_next, hidden, next_hidden, *weights, graph_logits, d_graph_logits,
+        outputs=[
+            ((samples, n, width - options.first), jnp.float32),
+            (scalars.shape, jnp.float32),
+            (hidden.shape, jnp.float32),
+            (hidden.shape, jnp.float32),
+            (hidden.shape, jnp.float32),
+            (graph_logits.shape, jnp.float32),
+        ],
+    )  # fmt: skip
+    d_features, d_graph = checkpoint_name(d_features, STACKED), checkpoint_name(d_graph, STACKED)
+    num_scalars = weights.directions.shape[0]
+    # The offset goes with a scalar that is always one.
+    given = jax.lax.pad(scalars[..., :num_scalars], np.float32(1), [(0, 0, 0), (0, 0, 0), (0, 1, 0)])
+    of_basis = jnp.einsum("bnp,bnh->ph", given, d_features)
+    d_weights = ReadoutWeights(of_basis[:-1], of_basis[-1], jnp.einsum("br,bg->rg", read, d_graph))
+    return _behind(d_small, options.first), d_scalars, d_hidden, d_next_hidden, d_weights
+
+
+_results: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(5,))
+_results.defvjp(_forward, _backward)

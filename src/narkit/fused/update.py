@@ -1,0 +1,89 @@
+"""The update of the hidden state from the message that a node received, one kernel forward and one backward.
+
+    r       = LayerNorm(ReLU(from_node + message O)) * scale + offset
+    c       = sigmoid(ReLU(from_gate + message G) W + b)
+    hidden' = c r + (1 - c) hidden
+
+The backward kernel recomputes everything from the inputs and writes the operands of the gate's gradient; those of O
+and G are the message and the gradients of the two terms. They are multiplied after the time loop for all steps at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.fused.launch import Kernel
+from narkit.fused.messages import TILE_STRIDE
+from narkit.fused.weights import HIDDEN_SIZE as H
+from narkit.fused.weights import frozen
+from narkit.loops.deferred_gradients import STACKED
+
+WARPS = 8  # as in update.cu
+
+ROWS_READ = ((0, "TIMED_message"), (1, "TIMED_terms"), (2, "TIMED_hidden"))
+"""Operands that may be rows of stacks over time."""
+
+
+class UpdateWeights(NamedTuple):
+    """The parameters of one network."""
+
+    on_message: Float[Array, "2 hidden hidden"]  # O, G
+    gate: Float[Array, "hidden hidden"]  # W
+    vectors: Float[Array, "3 hidden"]  # scale, offset, b
+    fragments: tuple[Array, Array]  # of both
+    transposed: tuple[Array, Array]
+
+    @classmethod
+    def of(cls, on_message, gate, vectors) -> UpdateWeights:
+        fragments, transposed = ((frozen(on_message, flip), frozen(gate, flip)) for flip in (False, True))
+        return cls(on_message, gate, vectors, fragments, transposed)
+
+
+def _kernel(name, message, terms, tiles, shares, rows) -> Kernel:
+    samples, n = message.shape[:2]
+    nodes = samples * n
+    macros = (("N", n), ("SAMPLES", samples), ("TERMS", terms.shape[-1]), ("ATTENTION", int(terms.shape[-1] >= 7 * H)))
+    shared = 16 * (tiles * TILE_STRIDE * 2 + shares * (WARPS + 1) * 8)
+    return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared, *rows, threads=32 * WARPS)
+
+
+def forward(
+    message: Float[Array, "sample node hidden"],
+    terms: Float[Array, "sample node terms"],
+    hidden: Float[Array, "sample node hidden"],
+    weights: UpdateWeights,
+) -> Float[Array, "sample node hidden"]:
+    """The next hidden state. The last two terms of `terms` are from_node and from_gate; the others are not read."""
+    kernel = _kernel("update_forward", message, terms, 2, 1, (ROWS_READ, ((0, "TIMED_result"),), (0,)))
+    operands = (message, terms, hidden, *weights.fragments, weights.vectors)
+    return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
+
+
+def backward(
+    message: Array, terms: Array, hidden: Array, weights: UpdateWeights, d_result: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Gradients of the message, of the two terms side by side, of the hidden state, of the gate and of the vectors.
+
+    Those of O and G are the products of the message with the gradients of the two terms.
+    """
+    rows_written = ((3, "TIMED_gate"), (4, "TIMED_gate"), (5, "TIMED_vectors"))
+    kernel = _kernel("update_backward", message, terms, 3, 2, (ROWS_READ, rows_written))
+    samples, n = hidden.shape[:2]
+    d_message, d_terms, d_hidden, gate_input, d_opening, d_vectors = kernel(
+        message, terms, hidden, *weights.fragments, *weights.transposed, weights.vectors, d_result,
+        outputs=[
+            (hidden.shape, jnp.float32),
+            ((samples, n, 2 * H), jnp.float32),
+            (hidden.shape, jnp.float32),
+            (hidden.shape, jnp.bfloat16),
+            (hidden.shape, jnp.bfloat16),
+            ((1, kernel.grid[0], 3, H), jnp.float32),  # by tile, whichever samples are in it
+        ],
+    )  # fmt: skip
+    gate_input, d_opening, d_vectors = (checkpoint_name(part, STACKED) for part in (gate_input, d_opening, d_vectors))
+    d_gate = jnp.einsum("bnh,bng->hg", gate_input, d_opening, preferred_element_type=jnp.float32)
+    return d_message, d_terms, d_hidden, d_gate, d_vectors.sum((0, 1))

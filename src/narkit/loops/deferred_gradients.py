@@ -1,0 +1,284 @@
+"""Takes the reverse of a step apart: what must run inside the time loop, and what can wait until after it.
+
+The gradient of a weight is a sum over steps, of products `x_t^T y_t` for a Linear and of plain sums for a bias. If
+the factors are small it is cheaper to stack them over the steps and to multiply once after the loop, than to launch a
+product per weight and step. This module finds those products in the traced program of a backward step (its jaxpr) and
+cuts it there. Whatever it does not recognise is summed inside the loop, so it can cost time but never be wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jax.extend.core import JaxprEqn, Literal, Var
+from jax.typing import ArrayLike
+from jaxtyping import Array, PyTree
+
+from narkit.fused import launch
+from narkit.fused.blank import Stack
+from narkit.loops.deferred_products import PARTS, Deferred, Factor, Sum, evaluate, evaluate_in_kernels
+from narkit.loops.stacks import Row, write_row
+from narkit.loops.traced_program import (
+    LINEAR,
+    TracedProgram,
+    aval_of,
+    linear_chain,
+    named_values,
+    shape_of,
+    trace,
+    value_of,
+)
+
+LARGEST_FACTOR = 2**19
+"""Factors with more elements than this (per seed) are multiplied inside the loop: stacking them would cost more. Values
+that bear the name `STACKED` are stacked whatever their size."""
+
+SAVED = "saved"
+"""Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the way forth, not computed again."""
+
+STACKED = "stacked"
+
+_OF_FACTORS = LINEAR | {"pad"}  # maps that make a factor of a value; to fill up with constants need not be linear here
+
+
+@jax.custom_vjp
+def stack_cotangent(values: Array) -> Array:
+    """The values, whose cotangent bears the name `STACKED`."""
+    return values
+
+
+stack_cotangent.defvjp(lambda values: (values, None), lambda _, d: (checkpoint_name(d, STACKED),))
+
+
+class ReversibleStep:
+    """One step forth and back, made from its pull-back.
+
+    `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forth, a
+    step gives the next carry and y, and adds a row to what is kept: z, and what the way back reads; back, it gives
+    d_carry and the gradients to sum, and adds a row to the factors that are stacked. Kernels write their rows, and read
+    them, where they are; of samples whose `last` step is over, they write zeros. The first axis of the carry and of
+    named values is that of samples, if it is as long.
+    """
+
+    def __init__(
+        self,
+        pull_back: Callable,
+        params: PyTree,
+        data: PyTree,
+        t: ArrayLike,
+        carry: PyTree,
+        d_y: PyTree,
+        d_z: PyTree,
+    ):
+        program = trace(pull_back, params, data, t, carry, carry, d_y, d_z)
+        self._params, self._carry, self._y, self._z = map(jax.tree.structure, (params, carry, d_y, d_z))
+        self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
+        num_carry = self._carry.num_leaves
+        sizes = (num_carry, self._y.num_leaves, self._z.num_leaves, num_carry)
+        next_carry, self._y_vars, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
+        named = named_values(program, SAVED)
+        self._written_y = _made_by_kernels(program, self._y_vars)
+        self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
+        self._deferred = _find_deferred(program, gradients, {*carried, *named})
+        self._of_samples = {*carried, *named, *named_values(program, STACKED)}
+        self._fused = launch.mode() is launch.Mode.FUSED
+        self._in_kernel = [self._fused and deferred is not None and deferred.fits_kernel for deferred in self._deferred]
+        self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
+        factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
+        back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
+        # What the way back reads of the way forth is kept; factors among it need not be stacked once more.
+        wanted = back.variables | set(self._z_vars)
+        self._kept = list(dict.fromkeys(var for var in (*carried, *named, *self._z_vars) if var in wanted))
+        self._stacked = [var for var in factors if var not in set(self._kept)]
+        self._derived = _find_derived(program, self._y_vars, self._kept)
+        self._y_stacked = [var for var in dict.fromkeys(self._y_vars) if var not in self._derived]
+        self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
+        self._forth = program.for_outputs([*next_carry, *self._y_stacked, *self._kept])
+
+    def forth(
+        self, params, data, t, last, carry, ys: Sequence[Array], kept: Sequence[Array]
+    ) -> tuple[PyTree, list[Array], list[Array]]:
+        stacks = dict(zip(self._kept, kept, strict=True))
+        stacks |= {var: stack for var, stack in zip(self._y_stacked, ys, strict=True) if var in self._written_y}
+        # Written before it is read, so that kernels read it there and the carry's memory is free for the next one.
+        known = {
+            var: Row(write_row(stacks[var], value, t), t, is_new=True, known=value)
+            for var, value in zip(self._carried, jax.tree.leaves(carry), strict=True)
+            if var in stacks
+        }
+        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, last, known, stacks)
+        next_carry, y, rows = _split(results, (self._carry.num_leaves, len(ys)))
+        y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_stacked, y, strict=True)]
+        return (
+            jax.tree.unflatten(self._carry, [value_of(result) for result in next_carry]),
+            _with_rows(ys, y, t),
+            _with_rows(kept, rows, t),
+        )
+
+    def all_ys(self, ys: Sequence[Array], kept: Sequence[Array], num_steps: Array) -> PyTree:
+        """The stacks of y, also of those that are parts of what is kept; zero beyond the last step."""
+        stack_of = dict(zip(self._kept, kept, strict=True))
+        found = dict(zip(self._y_stacked, ys, strict=True))
+        found |= {var: factor.over_time(stack_of[factor.var]) for var, factor in self._derived.items()}
+        if self._fused:  # what was not written may be anything; the compiler makes this part of what reads them
+            found = {var: _zero_beyond(stack, num_steps) for var, stack in found.items()}
+        return jax.tree.unflatten(self._y, [found[var] for var in self._y_vars])
+
+    def kept_z(self, kept: Sequence[Array]) -> PyTree:
+        """The stacks of z."""
+        stack_of = dict(zip(self._kept, kept, strict=True))
+        return jax.tree.unflatten(self._z, [stack_of[var] for var in self._z_vars])
+
+    def back(
+        self, params, data, t, last, kept: Sequence[Array], d_carry, d_y, d_z, stacks: Sequence[Array]
+    ) -> tuple[PyTree, list[Array], list[Array]]:
+        before = jax.tree.leaves((params, data, t))
+        unread = [None] * self._carry.num_leaves
+        known = {var: Row(stack, t) for var, stack in zip(self._kept, kept, strict=True)}
+        arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y, d_z))]
+        results = self._back.run(arguments, t, last, known, dict(zip(self._stacked, stacks, strict=True)))
+        carries, sums = self._carry.num_leaves, len(self._summed)
+        return (
+            jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
+            [value_of(result) for result in results[carries : carries + sums]],
+            _with_rows(stacks, results[carries + sums :], t),
+        )
+
+    def empty_sums(self) -> list[Array]:
+        return [jnp.zeros(shape_of(var), aval_of(var).dtype) for var in self._summed]
+
+    @property
+    def ys(self) -> list[Stack]:
+        """The stacks of y that are no part of what is kept."""
+        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=False) for var in self._y_stacked]
+
+    @property
+    def kept(self) -> list[Stack]:
+        """What the way forth writes for the way back."""
+        read = self._read_in_all_rows
+        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._kept]
+
+    @property
+    def stacked(self) -> list[Stack]:
+        """What the way back writes for later."""
+        read = self._read_in_all_rows
+        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._stacked]
+
+    @property
+    def _read_in_all_rows(self) -> set[Var]:
+        """The factors of what is left to the compiler, which knows nothing of the number of steps."""
+        pairs = zip(self._deferred, self._in_kernel, strict=True)
+        left = [deferred for deferred, in_kernel in pairs if deferred is not None and not in_kernel]
+        return {factor.var for deferred in left for factor in deferred.factors}
+
+    def finish(
+        self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array], num_steps: Array, last: Array
+    ) -> PyTree:
+        """The gradients of the parameters, from what the loops summed, stacked and kept."""
+        remaining = iter(sums)
+        stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
+        pairs = zip(self._deferred, self._in_kernel, strict=True)
+        made = [deferred for deferred, in_kernel in pairs if deferred is not None and in_kernel]
+        chosen = [term for deferred in made for term in deferred.terms]
+        by_sample = {var for var in self._of_samples if shape_of(var)[:1] == last.shape}
+        known = dict(zip(chosen, evaluate_in_kernels(chosen, stack_of, num_steps, last, by_sample), strict=True))
+        gradients = [
+            next(remaining) if deferred is None else evaluate(deferred, stack_of, known) for deferred in self._deferred
+        ]
+        return jax.tree.unflatten(self._params, gradients)
+
+
+def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    """Values in parts of the given sizes, and the remaining ones."""
+    ends = [0, *itertools.accumulate(sizes), len(values)]
+    return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
+
+
+def _zero_beyond(stack: Array, num_steps: Array) -> Array:
+    run = jnp.arange(len(stack)) < num_steps
+    return jnp.where(run.reshape(-1, *(1,) * (stack.ndim - 1)), stack, jnp.zeros((), stack.dtype))
+
+
+def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[Array]:
+    """The stacks with a further row each, which a kernel has written already or which is written now.
+
+    A row that is only passed on belongs to another stack.
+    """
+    return [
+        row.stack if isinstance(row, Row) and row.is_new else write_row(stack, value_of(row), t)
+        for stack, row in zip(stacks, rows, strict=True)
+    ]
+
+
+def _made_by_kernels(program: TracedProgram, variables: Sequence[Any]) -> set[Var]:
+    """Those of the variables that come out of a kernel, once, and under no name."""
+    made = {var for eqn in program.operations if eqn.primitive is launch.primitive for var in eqn.outvars}
+    named = {eqn.invars[0] for eqn in program.operations if eqn.primitive.name == "name"}
+    return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
+
+
+def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, Factor]:
+    """Those of the variables that are parts of what is kept, and how they are made of it."""
+    producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
+    found = {}
+    for var in variables:
+        start, maps = linear_chain(producer, var, PARTS)
+        if start in kept:
+            found[var] = Factor(start, maps)
+    return found
+
+
+def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[Var]) -> list[Deferred | Sum | None]:
+    """For each gradient, how to finish it after the loop; None where it must be summed inside.
+
+    `kept` are values that are kept from the way forth if anything reads them.
+    """
+    producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
+    named = set(named_values(program, STACKED))
+    sums = [_summands(producer, var) for var in gradients]
+    found: dict[tuple[Any, tuple[JaxprEqn, ...]], Deferred] = {}
+    for start, maps in itertools.chain.from_iterable(sums):
+        product = producer.get(start)
+        if product is None or product.primitive.name != "dot_general":
+            continue
+        factors = [_factor(producer, var, named, kept) for var in product.invars]
+        stackable = tuple(factor for factor in factors if factor is not None)
+        if len(stackable) == len(factors):
+            found[start, maps] = Deferred(stackable, product, maps)
+    stacked = named | {factor.var for deferred in found.values() for factor in deferred.factors}
+    for start, maps in itertools.chain.from_iterable(sums):
+        if (start, maps) not in found and start in stacked:
+            found[start, maps] = Deferred((Factor(start),), None, maps)
+    terms = [tuple(found[term] for term in summands if term in found) for summands in sums]
+    return [
+        None if len(parts) < len(summands) else parts[0] if len(parts) == 1 else Sum(parts)
+        for parts, summands in zip(terms, sums, strict=True)
+    ]
+
+
+def _summands(producer: dict[Var, JaxprEqn], var: Any) -> list[tuple[Any, tuple[JaxprEqn, ...]]]:
+    """What a variable is the sum of, each as a value and the linear maps behind it."""
+    start, maps = linear_chain(producer, var)
+    eqn = producer.get(start) if start is not None else None
+    if eqn is None or eqn.primitive.name != "add_any":
+        return [(start, maps)]
+    return [(first, (*inner, *maps)) for part in eqn.invars for first, inner in _summands(producer, part)]
+
+
+def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var], kept: set[Var]) -> Factor | None:
+    """A factor of a product, if it can be stacked: as a part of a value that is to be stacked anyway, or if small."""
+    start, maps = linear_chain(producer, var)
+    if start in named:
+        return Factor(start, maps)
+    of_kept, maps_of_kept = linear_chain(producer, var, _OF_FACTORS)
+    if of_kept in kept and all(isinstance(c, Literal) for eqn in maps_of_kept for c in eqn.invars[1:]):
+        return Factor(of_kept, maps_of_kept)
+    if not isinstance(var, Var) or aval_of(var).size > LARGEST_FACTOR:
+        return None
+    # Where maps only change the shape, the value before them, which a bias may be the sum of.
+    return Factor(start, maps) if start is not None and aval_of(start).size == aval_of(var).size else Factor(var)
