@@ -36,7 +36,13 @@ class Chromium:
         assert self._process.stdout is not None
         line = next(line for line in self._process.stdout if "successfully on port" in line)
         self._root = f"http://127.0.0.1:{line.rsplit('port', 1)[1].strip().rstrip('.')}"
-        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--hide-scrollbars"]
+        arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={profile}",
+            "--hide-scrollbars",
+        ]
         options = {"binary": on_path("chromium", "chromium-browser", "google-chrome"), "args": arguments}
         capabilities = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         answer = self._send("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})
@@ -58,9 +64,7 @@ class Chromium:
 
     def _send(self, method: str, path: str, body: dict | None = None) -> Any:
         data = None if method in ("GET", "DELETE") else json.dumps(body or {}).encode()
-        request = urllib.request.Request(
-            self._root + path, data, {"Content-Type": "application/json"}, method=method
-        )
+        request = urllib.request.Request(self._root + path, data, {"Content-Type": "application/json"}, method=method)
         try:
             with _DIRECT.open(request, timeout=START_SECONDS) as response:
                 return json.load(response)["value"]
@@ -94,9 +98,7 @@ class Chromium:
 
     def press(self, *keys: str) -> None:
         """Presses and releases keys, named as in `KEYS` or as they are, where the focus is."""
-        actions = [
-            {"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")
-        ]
+        actions = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
         self._post("/actions", actions=[{"type": "key", "id": "keyboard", "actions": actions}])
 
     def click_at(self, x: float, y: float) -> None:

@@ -48,7 +48,7 @@ def test_every_algorithm_has_its_page(name: str) -> None:
         assert probe["sign"] is not None or probe["drawnAs"] in moving
         assert len(probe["truth"]) == (run.num_steps if probe["stage"] == "hint" else 1)
         assert not any(probe["wrong"])
-        assert not probe["kind"] == "categorical" or len(probe["names"]) == entry.spec[probe["name"]].num_classes
+        assert probe["kind"] != "categorical" or len(probe["names"]) == entry.spec[probe["name"]].num_classes
     assert known["firstError"] is None
     assert len(known["drawing"]["lists"]) == sum(
         {*list_.values()} - {list_["title"]} <= {*entry.spec} for list_ in known["drawing"]["lists"]
@@ -61,9 +61,9 @@ def test_values_are_those_of_the_trajectory(name: str) -> None:
     for described in describe(run)["probes"]:
         if described["stage"] != "hint":
             continue
-        probe, last = run.spec[described["name"]], None
-        for step, row in enumerate(described["truth"]):
-            row = last = last if row is None else row
+        probe, row = run.spec[described["name"]], []
+        for step, changed in enumerate(described["truth"]):
+            row = row if changed is None else changed
             values = run.truth.hints[described["name"]][step, 0]
             if probe.kind in (Kind.MASK_ONE, Kind.CATEGORICAL):
                 marked = np.where((values == 1).any(-1), values.argmax(-1), -1)
@@ -90,7 +90,7 @@ def test_differences_are_found_where_they_are() -> None:
 def test_what_does_not_count_is_never_wrong() -> None:
     run = run_with_itself("bridges")
     assert run.hints is not None
-    hints = run.hints | {"is_bridge_h": np.where(run.hints["is_bridge_h"] == -1, 1, run.hints["is_bridge_h"])}
+    hints = {**run.hints, "is_bridge_h": np.where(run.hints["is_bridge_h"] == -1, 1, run.hints["is_bridge_h"])}
     assert describe(Run(run.truth, hints, run.outputs))["firstError"] is None
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from narkit.solve.viewer.document import render
-from narkit.solve.viewer.run import Run, run_of
+from narkit.solve.viewer.run import Run, run_of, run_of_answer
 
-__all__ = ["Run", "View", "page", "run_of"]
+__all__ = ["Run", "View", "page", "run_of", "run_of_answer"]
 
 NOTEBOOK_HEIGHT = 860  # pixels
 

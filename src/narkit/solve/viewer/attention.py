@@ -39,7 +39,8 @@ def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, A
     num_steps = max(1, int(batch.lengths[0]) - 1)
     first = {**batch.inputs, **{name: values[0] for name, values in batch.hints.items()}}
     given = {
-        name: values[0] for name, values in as_values(spec, {n: first[n] for n in encoders.linears}, truth.num_nodes).items()
+        name: values[0]
+        for name, values in as_values(spec, {n: first[n] for n in encoders.linears}, truth.num_nodes).items()
     }
     read = {  # (step, ...) of all that changes with the step
         name: jnp.concatenate([given[name][None], soften(spec[name], logits)[: num_steps - 1, 0]])

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from narkit.algorithms.meanings import value_names
+from narkit.solve.answer import SCALAR_TOLERANCE
 from narkit.solve.viewer.attention import packed
 from narkit.solve.viewer.drawings import completed_hint, drawing, signs
-from narkit.solve.viewer.run import SCALAR_TOLERANCE, Run, compact, differences
+from narkit.solve.viewer.run import Run, compact, differences
 from narkit.spec import Kind, Probe, Stage
 
 SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "main")
@@ -51,14 +52,31 @@ def describe(run: Run) -> dict[str, Any]:
         "about": [paragraph.replace("\n", " ") for paragraph in about[1:]],
         "network": run.network if run.outputs is not None else None,
         "labels": [str(label) for label in run.labels],
+        "places": _places(run),
         "steps": run.num_steps,
         "notes": [*run.notes, *([FIRST_STEP_GIVEN] if run.hints else [])],
         "probes": probes,
         "firstError": first_error(probes),
         "tolerance": SCALAR_TOLERANCE,
-        "drawing": drawing(run.truth, entry),
+        "drawing": drawing(entry, run.inputs),
         "attention": None if run.attention is None else packed(run.attention),
     }
+
+
+def _places(run: Run) -> list[str]:
+    """What the nodes are called in sentences: labels, told apart by their place where two are the same."""
+    labels = [str(label) for label in run.labels]
+    if "string" in run.truth.inputs:
+        second = run.truth.inputs["string"][0]
+        count = int((second == 0).sum())
+        first_name, second_name = value_names(run.entry.name, "string")
+        return [
+            f"{label} ({second_name if second[node] else first_name} {node - count if second[node] else node})"
+            for node, label in enumerate(labels)
+        ]
+    if len(set(labels)) == len(labels):
+        return labels
+    return [f"{label} (index {node})" for node, label in enumerate(labels)]
 
 
 def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -101,6 +119,7 @@ def _probe(run: Run, name: str, probe: Probe, true: np.ndarray, network: np.ndar
         "meaning": probe.meaning,
         "names": list(value_names(run.entry.name, name)),
         "drawnAs": completed_hint(run.entry, name) if probe.stage is Stage.OUTPUT else name,
+        "unit": run.unit(name),
         "truth": _by_changes(probe, values),
         "network": None,
         "wrong": None,

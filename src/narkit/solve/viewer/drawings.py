@@ -11,7 +11,6 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from narkit.data.batch import Batch
 from narkit.solve.viewer.layout import place
 from narkit.spec import Algorithm, Kind, Location, Probe, Stage, stage_of
 
@@ -141,7 +140,7 @@ def _shape(entry: Algorithm, name: str, probe: Probe, fill: str | None) -> str:
             assert_never(probe.kind)
 
 
-def drawing(batch: Batch, entry: Algorithm) -> dict[str, Any]:
+def drawing(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     """All that the drawing of a run needs apart from its hints: what is drawn, and where."""
     kind = drawing_kind(entry)
     common = {
@@ -150,7 +149,6 @@ def drawing(batch: Batch, entry: Algorithm) -> dict[str, Any]:
         "windows": WINDOWS.get(entry.name, []),
         "lines": LINES.get(entry.name, []),
     }
-    inputs = {name: values[0] for name, values in batch.inputs.items()}
     match kind:
         case "graph":
             return common | _graph(entry, inputs)
@@ -158,7 +156,7 @@ def drawing(batch: Batch, entry: Algorithm) -> dict[str, Any]:
             segments = [[0, 1], [2, 3]] if entry.name == "segments_intersect" else []
             return common | {"x": _rounded(inputs["x"]), "y": _rounded(inputs["y"]), "segments": segments}
         case "strings":
-            return common | _strings(inputs)
+            return common | {"split": int((inputs["string"] == 0).sum())}
         case "table":
             return common | _table(entry, inputs)
         case "intervals":
@@ -181,12 +179,10 @@ def _graph(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
         "directed": directed,
         "source": source,
         "matrices": drawing_kind(entry) == GRAPH
-        and any(p.location is Location.EDGE and p.kind is not Kind.MASK for p in stage_of(entry.spec, Stage.HINT).values()),
+        and any(
+            p.location is Location.EDGE and p.kind is not Kind.MASK for p in stage_of(entry.spec, Stage.HINT).values()
+        ),
     }
-
-
-def _strings(inputs: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {"split": int((inputs["string"] == 0).sum()), "letters": inputs["key"].argmax(-1).tolist()}
 
 
 def _table(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -194,7 +190,7 @@ def _table(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     count = len(inputs["pos"])
     if "string" in inputs:
         split = int((inputs["string"] == 0).sum())
-        return {"rows": [0, split], "columns": [split, count], "letters": inputs["key"].argmax(-1).tolist()}
+        return {"rows": [0, split], "columns": [split, count]}
     first = 1 if entry.name == "matrix_chain_order" else 0
     numbers = {name: _rounded(inputs[name]) for name in ("p", "q") if name in inputs}
     return {"rows": [first, count], "columns": [first, count], "triangle": True, "numbers": numbers}

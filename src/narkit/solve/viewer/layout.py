@@ -74,7 +74,7 @@ def _badness(positions: np.ndarray, linked: np.ndarray) -> float:
     share_no_end = (edges[:, None, :, None] != edges[None, :, None, :]).all((2, 3))
     crossings = (_crosses(a, b) & share_no_end).sum() / 2
     gaps = np.linalg.norm(positions[:, None] - positions[None], axis=2) + np.eye(len(positions))
-    crowded = (gaps < 0.75 / np.sqrt(len(positions))).sum() / 2
+    crowded = (gaps < 0.4 / np.sqrt(len(positions))).sum() / 2
     to_edges = _distance_to_segments(positions, a, b)
     own = (edges[None] == np.arange(len(positions))[:, None, None]).any(2)
     touched = ((to_edges < 0.05) & ~own).sum()

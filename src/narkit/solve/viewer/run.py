@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
+from narkit.algorithms.meanings import LETTERS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError
+from narkit.solve.answer import SCALAR_TOLERANCE
 from narkit.spec import ALGORITHMS, Algorithm, Kind, Probe, Spec
 
 if TYPE_CHECKING:
     from narkit.models.network import Reasoner
+    from narkit.solve.answer import Answer
 
-SCALAR_TOLERANCE = 0.1  # a number of the network counts as the same within this: networks never hit one exactly
+
+# Hints that are sums of an input's values, by input and algorithm.
+SUMS = {
+    "A": {"bellman_ford": ("d",), "dijkstra": ("d",), "dag_shortest_paths": ("d",), "floyd_warshall": ("D",)},
+    "key": {"find_maximum_subarray_kadane": ("best_sum", "sum")},
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,7 @@ class Run:
     - `network`: the name of the weights, or of the processor.
     - `attention` (step, i, j, k): how much node k counts for the edge from i to j, at every step that was kept.
     - `notes`: sentences that the reader should know, such as how the numbers were scaled.
+    - `own` {input: values}: the inputs in the units of whoever asked, where these are not the network's.
     """
 
     truth: Batch
@@ -38,12 +47,13 @@ class Run:
     network: str = ""
     attention: np.ndarray | None = None
     notes: Sequence[str] = field(default=())
+    own: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.truth.transformed or len(self.truth) != 1:
             raise BatchError(f"expected a raw batch of one run, as narkit.run makes it, got {self.truth!r}")
         if not self.labels:
-            object.__setattr__(self, "labels", tuple(str(i) for i in range(self.truth.num_nodes)))
+            object.__setattr__(self, "labels", default_labels(self.truth))
         if len(self.labels) != self.truth.num_nodes:
             raise BatchError(f"expected {self.truth.num_nodes} labels, one per node, got {len(self.labels)}")
 
@@ -54,6 +64,21 @@ class Run:
     @property
     def spec(self) -> Spec:
         return self.entry.spec
+
+    @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        """The inputs as they are drawn: in the units of whoever asked."""
+        return {name: np.asarray(self.own.get(name, values[0])) for name, values in self.truth.inputs.items()}
+
+    def unit(self, hint: str) -> float:
+        """What a number of the network is worth in the units of whoever asked: sums of inputs scale with them."""
+        source = next((source for source, hints in SUMS.items() if hint in hints.get(self.entry.name, ())), None)
+        if source is None or source not in self.own:
+            return 1.0
+        inside, outside = self.truth.inputs[source][0], np.asarray(self.own[source])
+        counts = inside != 0
+        factors = outside[counts] / inside[counts]
+        return float(factors[0]) if len(factors) and np.allclose(factors, factors[0]) else 1.0
 
     @property
     def num_steps(self) -> int:
@@ -71,15 +96,37 @@ class Run:
         return np.concatenate([true[:1], predicted[: self.num_steps - 1].astype(true.dtype)])
 
 
+def default_labels(truth: Batch) -> tuple[str, ...]:
+    """Letters for strings, numbers for everything else."""
+    if "string" in truth.inputs:
+        return tuple(LETTERS[letter] for letter in truth.inputs["key"][0].argmax(-1))
+    return tuple(str(node) for node in range(truth.num_nodes))
+
+
+def run_of_answer(answer: Answer) -> Run:
+    """The run that an answer of `narkit.solve` comes from."""
+    from narkit.solve.viewer.attention import attention_over_time
+    from narkit.solve.viewer.own_values import own_values
+
+    return Run(
+        truth=answer.instance,
+        hints={name: np.asarray(values)[:, 0] for name, values in answer.predictions.hints.items()},
+        outputs={name: np.asarray(values)[0] for name, values in answer.predictions.outputs.items()},
+        labels=tuple(map(str, answer.labels)),
+        network=answer.weights_name,
+        attention=attention_over_time(answer.network, answer.instance, answer.predictions.hint_logits),
+        notes=(*answer.notes, *answer.warnings),
+        own=own_values(answer),
+    )
+
+
 def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> Run:
     """The run of a network on one instance: `truth` is a raw batch of one."""
-    from narkit.models.inference import predict
-    from narkit.models.predictions import decode_outputs
+    from narkit.solve.running import predict_one
     from narkit.solve.viewer.attention import attention_over_time
 
-    predictions = predict(reasoner, truth)
-    spec = ALGORITHMS[truth.algorithm].transformed_spec
-    hints = {name: np.asarray(values)[:, 0] for name, values in decode_outputs(spec, predictions.hint_logits).items()}
+    predictions = predict_one(reasoner, truth)
+    hints = {name: np.asarray(values)[:, 0] for name, values in predictions.hints.items()}
     outputs = {name: np.asarray(values)[0] for name, values in predictions.outputs.items()}
     attention = attention_over_time(reasoner, truth, predictions.hint_logits)
     return Run(truth, hints, outputs, labels, network or reasoner.processor_name, attention)

@@ -41,6 +41,9 @@ function drawArray(moment, width) {
 
 const valueRowsCount = (moment) => moment.drawn("value").filter(({ probe }) => probe.location === "node").length;
 
+// Where the labels are the keys themselves, they need no second number.
+const isPlain = run.labels.every((text, node) => text === `${node}`);
+
 function drawBar(picture, moment, order, node, x, slot, scale, textTop) {
   const value = run.drawing.heights[node], wide = slot * 0.66;
   const fill = moment.drawn("fill")[0], isFilled = fill && moment.value(fill.name, node) === 1;
@@ -51,7 +54,7 @@ function drawBar(picture, moment, order, node, x, slot, scale, textTop) {
   if (hasChanged) group.append(svg("rect", { class: "changed-halo", x: x - wide / 2 - 1, y: y - 1, width: wide + 2, height: height + 2 }));
   group.append(svg("rect", { class: classes("bar", isFilled && "filled", order.loose.has(node) && "loose"), x: x - wide / 2, y, width: wide, height, "data-bar": node }));
   if (isWrong) group.append(svg("rect", { class: "wrong-halo", x: x - wide / 2, y, width: wide, height }));
-  group.append(svg("text", { class: classes("small halo", isWrong && "wrong"), x, y: y - 5 }, slot < 30 ? number(value).replace("0.", ".") : number(value)));
+  if (isPlain) group.append(svg("text", { class: classes("small halo", isWrong && "wrong"), x, y: y - 5 }, slot < 30 ? number(value).replace("0.", ".") : number(value)));
   let line = textTop;
   const write = (text, classNames = "") => (group.append(svg("text", { class: classes("small", classNames), x, y: line }, text)), (line += 14));
   write(`${shorten(label(node), Math.floor(slot / 7))}${isWrong ? "≠" : ""}`, classes("head", isWrong && "wrong"));

@@ -43,7 +43,7 @@ function drawAttention(picture, moment, geometry) {
 // Wide invisible lines on top of everything, so that an edge is easy to hit.
 function drawEdgeTargets(picture, geometry) {
   for (const [i, j] of run.drawing.edges) {
-    const target = svg("path", { class: "edge-hit", d: link(geometry, i, j, edgeBend(i, j), 4).path, "data-target": `${i}-${j}` }, svg("title", {}, `Attention of the edge from ${label(i)} to ${label(j)}; click again for the other direction`));
+    const target = svg("path", { class: "edge-hit", d: link(geometry, i, j, edgeBend(i, j), 4).path, "data-target": `${i}-${j}` }, svg("title", {}, `Attention of the edge from ${spoken(i)} to ${spoken(j)}; click again for the other direction`));
     target.addEventListener("click", () => (chosen && chosen[0] === i && chosen[1] === j ? choose(j, i) : choose(i, j)));
     picture.append(target);
   }
@@ -57,11 +57,11 @@ function listAttention(step) {
   const found = attentionAt(step, ...chosen);
   if (!found) return void (text.textContent = "After the last step the network attends to nothing any more; go back a step.");
   const kept = found.step === step ? "" : ` (kept for every ${run.attention.every}th step; these are of step ${found.step + 1})`;
-  text.textContent = `How much each third node counts for the edge from ${label(chosen[0])} to ${label(chosen[1])} when the network makes its next step${kept}:`;
+  text.textContent = `How much each third node counts for the edge from ${spoken(chosen[0])} to ${spoken(chosen[1])} when the network makes its next step${kept}:`;
   const order = found.weights.map((weight, node) => [weight, node]).sort((a, b) => b[0] - a[0]);
   for (const [weight, node] of order) {
     const percent = `${(100 * weight).toFixed(weight >= 0.0995 ? 0 : 1)} %`;
-    list.append(html("span", { "data-third": node }, label(node)), html("span", { class: "bar", style: `width:${(100 * weight) / order[0][0] || 0}%`, "aria-hidden": "true" }), html("span", {}, percent));
+    list.append(html("span", { "data-third": node }, spoken(node)), html("span", { class: "bar", style: `width:${(100 * weight) / order[0][0] || 0}%`, "aria-hidden": "true" }), html("span", {}, percent));
   }
 }
 
@@ -70,7 +70,7 @@ function prepareAttention() {
   $$("attention").hidden = false;
   $$("below").classList.add("two");
   for (const id of ["from", "to"]) {
-    $$(id).append(html("option", { value: "" }, "–"), ...run.labels.map((text, node) => html("option", { value: node }, text)));
+    $$(id).append(html("option", { value: "" }, "–"), ...run.places.map((text, node) => html("option", { value: node }, text)));
     $$(id).addEventListener("change", () => {
       const [i, j] = [$$("from").value, $$("to").value];
       if (i !== "" && j !== "") choose(Number(i), Number(j));

@@ -94,22 +94,23 @@ const number = (value) => {
 };
 const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const label = (node) => run.labels[node];
+const spoken = (node) => run.places[node];
 
 function said(probe, value) {
   if (value === undefined) return "";
   if (value === -1 && probe.kind !== "scalar") return "–";
   switch (probe.kind) {
-    case "scalar": return number(value);
+    case "scalar": return number(value * probe.unit); // in the units of whoever asked
     case "mask": return probe.names.length ? probe.names[value] : value === 1 ? "yes" : "no";
     case "categorical": return probe.names[value];
-    default: return label(value);
+    default: return spoken(value);
   }
 }
 
 function where(probe, element) {
   if (probe.location === "graph" || probe.kind === "mask_one") return "";
-  if (probe.location === "node") return label(element);
-  return `${label(Math.floor(element / size))} to ${label(element % size)}`;
+  if (probe.location === "node") return spoken(element);
+  return `${spoken(Math.floor(element / size))} to ${spoken(element % size)}`;
 }
 
 // Elements.

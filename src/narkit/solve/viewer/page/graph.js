@@ -176,7 +176,7 @@ function nodeWords(moment, node) {
     if (probe.kind !== "mask_one") parts.push(`${probe.name}: ${said(probe, moment.value(name, node))}`);
     else if (moment.value(name) === node) parts.push(probe.name);
   }
-  return `${label(node)} — ${parts.join(", ")}`;
+  return `${spoken(node)} — ${parts.join(", ")}`;
 }
 
 const showWeights = () => weightsAreOn;

@@ -59,7 +59,7 @@ function lists(moment) {
 function inSet(moment, { set, by }) {
   const members = [...Array(size).keys()].filter((node) => moment.value(set, node) === 1);
   members.sort((a, b) => moment.value(by, a) - moment.value(by, b));
-  return members.map((node) => ({ node, text: `${label(node)} ${number(moment.value(by, node))}`, wrong: moment.isWrong(set, node) }));
+  return members.map((node) => ({ node, text: `${label(node)} ${said(moment.probe(by), moment.value(by, node))}`, wrong: moment.isWrong(set, node) }));
 }
 
 function chain(moment, { first, next }) {

@@ -24,10 +24,8 @@ function drawStrings(moment, width) {
   return picture;
 }
 
-const letter = (node) => (/^\d+$/.test(label(node)) ? "abcdefghijklmnopqrstuvwxyz"[run.drawing.letters[node]] : label(node));
-
 function drawLetter(picture, node, x, y, cell, index) {
-  picture.append(svg("rect", { class: "cell", x, y, width: cell, height: cell, "data-cell": node }), svg("text", { class: "cell-text", x: x + cell / 2, y: y + cell / 2, "font-size": 15, "font-weight": 600 }, letter(node)));
+  picture.append(svg("rect", { class: "cell", x, y, width: cell, height: cell, "data-cell": node }), svg("text", { class: "cell-text", x: x + cell / 2, y: y + cell / 2, "font-size": 15, "font-weight": 600 }, label(node)));
   if (index !== null) picture.append(svg("text", { class: "head", x: x + cell / 2, y: y - 7 }, index));
 }
 

@@ -2,9 +2,8 @@
 const arrows = ["↖", "↑", "←", ""];
 
 function tableFrame() {
-  const { rows = [0, size], columns = [0, size], triangle = false, letters = null } = run.drawing;
-  const name = (node) => (letters && /^\d+$/.test(label(node)) ? "abcdefghijklmnopqrstuvwxyz"[letters[node]] : shorten(label(node), 4));
-  return { rows, columns, triangle, name };
+  const { rows = [0, size], columns = [0, size], triangle = false } = run.drawing;
+  return { rows, columns, triangle, name: (node) => shorten(label(node), 4) };
 }
 
 // What stands in one grid: usually one hint; of the longest common subsequence its lengths with their arrows.
@@ -78,12 +77,12 @@ function drawCell(group, moment, parts, mask, row, column, x, y, width, height, 
   if (hasChanged) group.append(svg("rect", { class: "changed-halo", style: "stroke-width:3", ...inset(2) }));
   if (isWrong) group.append(svg("rect", { class: "wrong-halo", style: "stroke-width:2", ...inset(2) }));
   group.append(svg("text", { class: classes("cell-text", isWrong && "wrong", hasChanged && "changed"), x: x + width / 2, y: y + height / 2, "font-size": fontSize }, shown),
-    svg("title", {}, `${label(row)}, ${label(column)}: ${parts.map(({ name, probe }) => `${probe.name} ${said(probe, moment.value(name, element))}`).join(", ")}${known ? "" : " (not known yet)"}`));
+    svg("title", {}, `${spoken(row)}, ${spoken(column)}: ${parts.map(({ name, probe }) => `${probe.name} ${said(probe, moment.value(name, element))}`).join(", ")}${known ? "" : " (not known yet)"}`));
 }
 
 function cellText(probe, value, width) {
   if (probe.kind === "categorical") return arrows[value] ?? "";
-  if (probe.kind !== "scalar") return shorten(said(probe, value), 5);
-  if (Number.isInteger(value)) return `${value}`;
-  return width < 36 ? number(value).replace("0.", ".") : number(value);
+  if (probe.kind !== "scalar") return shorten(label(value), 5);
+  const text = said(probe, value);
+  return width < 36 ? text.replace("0.", ".") : text;
 }

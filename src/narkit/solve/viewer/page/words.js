@@ -62,7 +62,7 @@ function verdict() {
 // All values of a step as a table, both sides, for reading exactly or aloud.
 function valueTable(step) {
   const shown = run.probes.filter((probe) => (step === answerStep ? probe.stage === "output" : probe.stage === "hint"));
-  const head = html("tr", {}, html("th", { scope: "col" }, "node"), ...run.labels.map((text) => html("th", { scope: "col" }, text)));
+  const head = html("tr", {}, html("th", { scope: "col" }, "node"), ...run.places.map((text) => html("th", { scope: "col" }, text)));
   const body = html("tbody");
   for (const probe of shown) for (const side of sides) if (probe[side] !== null && probe.location !== "edge") body.append(valueRow(probe, new Moment(side, step)));
   const parts = [html("table", {}, html("caption", {}, step === answerStep ? "answer" : `step ${step + 1}`), html("thead", {}, head), body)];
