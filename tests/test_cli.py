@@ -13,9 +13,10 @@ from typer.testing import CliRunner, Result
 import narkit
 from narkit.cli import app
 from narkit.cli.listing import LISTS, TYPICAL_LENGTHS, measured_length
-from narkit.cli.picture import draw
-from narkit.cli.show import print_run, random_run
+from narkit.cli.show import print_run
+from narkit.data.execution import random_run
 from narkit.interop import tables
+from narkit.report.picture import draw
 
 COMMANDS = [
     ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],

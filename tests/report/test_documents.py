@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from narkit.cli import app, report
-from narkit.report import documents, figures, rendering
+from narkit.cli import app
+from narkit.report import documents, figures, rendering, writing
 from narkit.report.grid import measured, read_grid
 from narkit.report.reproduction import agreements, reproduction_part, running_lines, union_length
 from narkit.sweeps.systems import COLUMNS
@@ -30,7 +30,7 @@ def original(write_grid, tmp_path_factory) -> Path:
     shutil.copy(README, folder / "README.md")
     shutil.copy(REPRODUCTION, folder / "docs/reproduction.md")
     assert check(folder) == 1
-    report.write(read_grid(folder / "results"), None, folder / "README.md", folder / "docs/reproduction.md")
+    writing.write(read_grid(folder / "results"), None, folder / "README.md", folder / "docs/reproduction.md")
     assert check(folder) == 0
     return folder
 
@@ -49,7 +49,7 @@ def check(repository: Path, *more: str) -> int:
 
 def test_the_documents_follow_from_the_records() -> None:
     """If this fails: narkit report results/ --readme README.md --reproduction docs/reproduction.md"""
-    assert report.outdated(read_grid(RESULTS, empty=True), README, REPRODUCTION) == []
+    assert writing.outdated(read_grid(RESULTS, empty=True), README, REPRODUCTION) == []
 
 
 @pytest.mark.parametrize("change", [0.03, 1e-9])
@@ -58,7 +58,7 @@ def test_an_altered_score_is_noticed(repository: Path, change: float) -> None:
     values = json.loads(path.read_text())
     values["test"]["bfs"]["ood"][2]["score"] -= change
     path.write_text(json.dumps(values))
-    problems = report.outdated(
+    problems = writing.outdated(
         read_grid(repository / "results"), repository / "README.md", repository / "docs/reproduction.md"
     )
     assert [re.split(r"[/:]", problem.removeprefix(f"{repository}/"))[0] for problem in problems] == [

@@ -11,9 +11,9 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from narkit.cli import app, report
+from narkit.cli import app
 from narkit.cli.train import print_record
-from narkit.report import paper
+from narkit.report import paper, writing
 from narkit.report.grid import read_grid
 from narkit.report.learning import FREE, learning_part
 from narkit.report.published import published
@@ -48,7 +48,7 @@ def check(repository: Path) -> int:
 
 def test_the_document_follows_from_the_records() -> None:
     """If this fails: narkit report results/evidence/ --learning docs/learning.md"""
-    assert report.outdated(read_grid(EVIDENCE, free=FREE), None, None, LEARNING) == []
+    assert writing.outdated(read_grid(EVIDENCE, free=FREE), None, None, LEARNING) == []
 
 
 def test_the_records_are_all_there_and_sound() -> None:

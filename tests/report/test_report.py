@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import narkit
-from narkit.cli import app, report
-from narkit.report import figures, paper
+from narkit.cli import app
+from narkit.report import figures, paper, writing
 from narkit.report.grid import Grid, read_grid
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
@@ -36,7 +36,7 @@ def grid(write_grid, make_record, tmp_path_factory) -> Grid:
 @pytest.fixture(scope="module")
 def written(grid: Grid, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("report") / "report"
-    files = report.write_report(grid, out)
+    files = writing.write_report(grid, out)
     assert sorted(files) == sorted(out.iterdir())
     return out
 

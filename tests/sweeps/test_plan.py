@@ -11,7 +11,7 @@ from rich.console import Console
 import narkit
 from narkit import machine
 from narkit.bench import train_record as bench
-from narkit.cli.sweep import print_plan
+from narkit.cli.sweep_display import print_plan
 from narkit.sweeps import lengths
 from narkit.sweeps.cells import Cell, SweepDirectory, make_cells
 from narkit.sweeps.costs import Measured, measured_costs

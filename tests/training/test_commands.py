@@ -163,7 +163,7 @@ def test_live_display(tiny: Tiny) -> None:
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrunk to seconds: the real one is a command of its own."""
-    monkeypatch.setattr(demo, "load_split", lambda name, split: benchmark_set(name, 5, 2, 3))
+    monkeypatch.setattr("narkit.data.splits.load_split", lambda name, split: benchmark_set(name, 5, 2, 3))
     monkeypatch.setattr(demo, "ATTENDED", ("bfs", 5, 1, 0.6))
     options = {"hidden_size": 8, "batch_size": 2, "sizes": (4,), "steps": 2}
     validations = (Validation("id", 4, 2), Validation("ood", 5, 2))

@@ -1,4 +1,4 @@
-"""The command line: options and help. What a command does is imported when it runs."""
+"""The command line, one file per command. What is slow to import is imported when a command runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from narkit import __version__
-from narkit.cli import bench, data, experiments, runs
+from narkit.cli import bench, data, demo, evaluate, listing, records, report, sweep, train
 from narkit.cli.help import examples
 
 app = typer.Typer(
@@ -64,34 +64,14 @@ def _options(
     pass
 
 
-@app.command(
-    "list",
-    epilog=examples("narkit list", "narkit list processors", "narkit list presets --json", "narkit list --json"),
-)
-def list_choices(
-    what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="One of algorithms, processors and presets.")
-    ] = "algorithms",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
-) -> None:
-    """List what there is: algorithms (with category, number of probes and typical steps), processors or presets."""
-    import json
-
-    from rich.console import Console
-
-    from narkit.cli.choices import one_of
-    from narkit.cli.listing import LISTS, print_list
-
-    one_of("list", what, LISTS)
-    if as_json:
-        typer.echo(json.dumps(LISTS[what](), indent=2))
-    else:
-        print_list(Console(), what)
-
-
+app.add_typer(listing.app)
 app.add_typer(data.app, name="data")
-app.add_typer(runs.app)
-app.add_typer(experiments.app)
+app.add_typer(train.app)
+app.add_typer(evaluate.app)
+app.add_typer(sweep.app)
+app.add_typer(report.app)
+app.add_typer(records.app, name="records")
+app.add_typer(demo.app)
 app.add_typer(bench.app, name="bench")
 
 

@@ -1,150 +1,118 @@
-"""`narkit bench train`: runs the measurements, shows and stores them."""
+"""`narkit bench train`: how fast training steps are."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from narkit import machine
-from narkit.bench import profiling, train, train_reference, train_report
-from narkit.bench.programs_of_step import Prepared
-from narkit.bench.subjects import load_plain_team
-from narkit.bench.train_record import Record
-from narkit.cli.choices import plain_errors
-from narkit.files import write_with_folder
+from narkit.cli.choices import (
+    comma_separated_algorithms,
+    comma_separated_sizes,
+    given_options,
+    mistakes,
+    one_of,
+    plain_errors,
+)
+from narkit.cli.help import examples
 
-SETTINGS = ("device", "sizes", "hidden_size", "batch_size", "num_seeds")  # of a record; measurements share them
-WIDTH = 190  # of the tables where no terminal says otherwise
+# What `bench train --reference-python` takes; the rest of that comparison is fixed.
+COMPARED = ("reference_python", "processor", "steps", "hidden_size", "batch_size", "out")
 
-
-def wide_console() -> Console:
-    """A console that does not fold the tables' columns when its output goes to a file."""
-    return Console() if Console().is_terminal else Console(width=WIDTH)
-
-
-class IncompatibleRecord(OSError):
-    """A stored record cannot be continued or replaced by what was asked for."""
+app = typer.Typer()
 
 
-def run(console: Console, options: train.Options, out: Path | None, append: bool, profile: Path | None) -> Record:
-    """Measures and prints; with `out` stores, with `profile` traces each network at its largest size, too."""
-    if options.plain:
-        with plain_errors("--plain"):
-            load_plain_team()
-    with plain_errors("--out"):
-        record = _start(options, out, append)
-
-    def save() -> None:
-        if out is not None:
-            with plain_errors("--out"):
-                write_with_folder(out.with_suffix(".json"), train.as_json(record))
-                write_with_folder(out.with_suffix(".md"), train_report.as_markdown(record))
-
-    for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
-        if profile is not None:
-            with plain_errors("--profile"):
-                _trace(console, prepared, profile)
-    save()
-    train_report.print_record(console, record)
-    _tell_where(console, out)
-    return record
-
-
-def compare(
-    console: Console,
-    python: Path,
-    processors: Sequence[str],
-    steps: int,
-    hidden_size: int,
-    batch_size: int,
-    out: Path | None,
+@app.command(
+    "train",
+    epilog=examples(
+        "narkit bench train --algorithm bfs --processor team --sizes 7 --seeds 1 --steps 5",
+        "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
+        "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --out all --append",
+        "narkit bench train --reference-python oracle/bin/python --steps 30 --out benchmarks/train_cpu",
+    ),
+)
+def bench_train(
+    context: typer.Context,
+    algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
+    processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
+    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
+    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
+    hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
+    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Measure TEAM written out in plain JAX, too.")] = False,
+    every_algorithm: Annotated[
+        bool,
+        typer.Option("--every-algorithm", help="All algorithms, with validation and test: projects the whole column."),
+    ] = False,
+    evaluation: Annotated[bool, typer.Option(help="With --every-algorithm: time validation and test.")] = True,
+    budget: Annotated[float | None, typer.Option(min=0.0, help="Stop cleanly after so many seconds.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="Keep what OUT has already, and go on.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="That compile.", show_default="one per core")] = None,
+    reference_python: Annotated[
+        Path | None,
+        typer.Option(help="An interpreter that has dm-clrs: compare with it on the CPU instead, on bfs at n = 16."),
+    ] = None,
 ) -> None:
-    """Compares training steps on the CPU with dm-clrs in another interpreter."""
-    import jax
+    """Kernels per processor step, times, compilations and memory of training steps, forward + backward + Adam."""
+    import dataclasses
 
-    if jax.default_backend() != "cpu":
-        raise OSError("the comparison with dm-clrs is one of CPUs; set JAX_PLATFORMS=cpu")
-    algorithm, size = "bfs", 16
-    if out is not None:
-        settings = {"algorithm": algorithm, "size": size, "hidden_size": hidden_size, "batch_size": batch_size}
-        with plain_errors("--out"):
-            _refuse_other(out.with_suffix(".json"), settings | {"cpu": machine.cpu_model()})
-    tell = _teller(Console(stderr=True))
-    record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, tell)
-    train_reference.print_table(console, record)
-    if out is not None:
-        with plain_errors("--out"):
-            write_with_folder(out.with_suffix(".json"), train_reference.as_json(record))
-            write_with_folder(out.with_suffix(".md"), train_reference.as_markdown(record))
-    _tell_where(console, out)
+    from narkit.bench.train import Options
+    from narkit.cli import bench_train_run as command
+    from narkit.models.processors import PROCESSORS
 
-
-def _teller(console: Console) -> Callable[[str], None]:
-    return lambda text: console.print(text, style="dim", highlight=False, soft_wrap=True)
-
-
-def _tell_where(console: Console, out: Path | None) -> None:
-    if out is None:
-        text = "not stored; --out FILE keeps it as FILE.json and FILE.md"
-    else:
-        text = f"stored: {out.with_suffix('.json')} and {out.with_suffix('.md')}"
-    console.print(text, highlight=False, soft_wrap=True)
-
-
-def _start(options: train.Options, out: Path | None, append: bool) -> Record:
-    """The record to fill: a new one, or what is stored already."""
-    fresh = train.new_record(options)
-    if out is None:
-        return fresh
-    path = out.with_suffix(".json")
-    _refuse_other(path, {name: getattr(fresh, name) for name in SETTINGS})
-    if not append or not path.exists():
-        return fresh
-    try:
-        known = Record.from_json(path.read_text())
-    except (ValueError, KeyError, TypeError) as error:
-        raise IncompatibleRecord(f"{path} cannot be continued: {error}; leave out --append to replace it") from None
-    known.complete = False
-    known.versions, known.commit, known.date = fresh.versions, fresh.commit, fresh.date
-    return known
-
-
-def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
-    """Raises if there is a record that was measured otherwise: a laptop must not replace what a GPU measured."""
-    if not path.exists():
+    processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
+    _refuse_without_effect(given_options(context), processors)
+    names = comma_separated_algorithms(None if every_algorithm else algorithm)
+    if reference_python is not None:
+        with plain_errors("--reference-python"):
+            command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
         return
-    try:
-        stored = json.loads(path.read_text())
-    except ValueError:
-        stored = None
-    if not isinstance(stored, dict) or not settings.keys() <= stored.keys():
-        raise IncompatibleRecord(f"{path} is no record of such measurements; give another --out, or delete the file")
-    differing = [name for name, value in settings.items() if stored[name] != value]
-    if not differing:
-        return
-    theirs, ours = (", ".join(f"{name} {each.get(name)}" for name in differing) for each in (stored, settings))
-    raise IncompatibleRecord(
-        f"{path} was measured with {theirs}; this would be {ours}; give another --out, measure with the same settings, "
-        "or delete the file"
+    options = Options(
+        algorithms=tuple(names),
+        processors=tuple(processors),
+        sizes=tuple(comma_separated_sizes(sizes)),
+        num_seeds=seeds,
+        steps=steps,
+        hidden_size=hidden_size,
+        batch_size=batch_size,
+        plain=plain,
+        evaluation=every_algorithm and evaluation,
+        budget=budget,
     )
+    if threads is not None:
+        options = dataclasses.replace(options, threads=threads)
+    if every_algorithm:
+        together = max(1, options.threads // (len(options.sizes) + 3 * options.evaluation))
+        options = dataclasses.replace(options, together=together)
+    with mistakes():
+        for name in names:
+            options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
+    command.run(command.wide_console(), options, out, append, profile)
 
 
-def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
-    config = prepared.subject.config
-    jobs = [job for job in prepared.jobs if job.meal is not None]
-    if not jobs:
-        return
-    job = max(jobs, key=lambda job: job.size)
-    title = f"{config.algorithms[0]}, {config.processor} ({prepared.subject.implementation}), n = {job.size}"
-    name = "-".join([config.algorithms[0], config.processor, prepared.subject.implementation, str(job.size)])
-    trace = profiling.trace(prepared, job, folder / name.replace(" ", "-"))
-    try:
-        kernels = profiling.longest_kernels(trace.folder)
-    except (RuntimeError, ValueError) as error:
-        console.print(f"{title}: trace in {trace.folder}, not summarised: {error}", soft_wrap=True, highlight=False)
-        return
-    train_report.print_longest(console, title, trace, kernels)
+def _refuse_without_effect(given: dict[str, str], processors: list[str]) -> None:
+    """Options that would have no effect beside the others, or without them, are mistakes."""
+    if "reference_python" in given and (unused := [given[name] for name in given if name not in COMPARED]):
+        raise typer.BadParameter(
+            f"expected none of {', '.join(unused)} with it: dm-clrs is compared on bfs at n = 16 with one seed; leave "
+            "them out, or measure without --reference-python",
+            param_hint="--reference-python",
+        )
+    if "every_algorithm" in given and "algorithm" in given:
+        raise typer.BadParameter("expected --algorithm or this, got both", param_hint="--every-algorithm")
+    if "evaluation" in given and "every_algorithm" not in given:
+        raise typer.BadParameter("expected --every-algorithm with it, or neither", param_hint="--evaluation")
+    if "append" in given and "out" not in given:
+        raise typer.BadParameter("expected --out with it, the record to go on with", param_hint="--append")
+    if "plain" in given and "team" not in processors:
+        raise typer.BadParameter(
+            f"expected team among the processors, got {', '.join(processors)}: only TEAM is written out in plain JAX; "
+            "add it to --processor, or leave this out",
+            param_hint="--plain",
+        )

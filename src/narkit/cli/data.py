@@ -46,14 +46,15 @@ def show(
     """A run on a random instance, step by step, with the meaning of every hint."""
     from rich.console import Console
 
-    from narkit.cli.show import print_run, random_run
+    from narkit.cli.show import print_run
+    from narkit.data.execution import random_run
 
     console = Console()
     with plain_errors("--size"):
         batch = random_run(algorithm, size, seed, density)
     print_run(console, batch, max_steps)
     if picture is not None:
-        from narkit.cli.picture import save_picture
+        from narkit.report.picture import save_picture
 
         with plain_errors("--picture"):
             save_picture(batch, picture)

@@ -2,110 +2,77 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-import jax.numpy as jnp
-import numpy as np
-from jax.flatten_util import ravel_pytree
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from narkit.data.splits import SPLITS, benchmark_set
-from narkit.errors import UnknownNameError
-from narkit.files import write_whole
-from narkit.models.serialization import load
-from narkit.report.grid import measured
-from narkit.report.published import published
-from narkit.report.rendering import text
-from narkit.spec import ALGORITHMS, Kind
-from narkit.sweeps.systems import main_rule
-from narkit.training import selection
-from narkit.training.config import TrainConfig
-from narkit.training.evaluation import EvaluationSet, Scores
-from narkit.training.programs import Parameters, Programs
-from narkit.training.record import selected_parameters
-from narkit.training.run_directory import RunDirectory, RunDirectoryError, plain_numbers
+from narkit.cli.choices import plain_errors
+from narkit.cli.help import examples
 
-TEST = SPLITS["test"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from narkit.report.evaluation import Evaluation
+
+app = typer.Typer()
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The scores of every seed of a run, or of one network from a file, on one set."""
+@app.command(
+    "eval",
+    epilog=examples(
+        "narkit eval runs/bfs-team",
+        "narkit eval runs/bfs-team --size 128 --rule id",
+        "narkit eval runs/bfs-team --no-hints --json scores.json",
+        "narkit eval results/paper/team/bfs.safetensors",
+    ),
+)
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or a file of weights.")],
+    size: Annotated[
+        int | None, typer.Option(help="Nominal size of the instances.", show_default="64, the official test split")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="The selection rule to score.", show_default="that of the paper's column")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="How many instances.", show_default="as many as the official split has")
+    ] = None,
+    hints: Annotated[bool, typer.Option(help="Score hints, too.")] = True,
+    json: Annotated[Path | None, typer.Option(help="Write the scores here, too.")] = None,
+) -> None:
+    """Score a run, or saved weights, on the official test split or at any size: micro-F1 per output and per hint."""
+    from rich.console import Console
 
-    config: TrainConfig
-    algorithm: str
-    size: int
-    num_samples: int
-    rule: str | None  # none for a file
-    seeds: list[Scores]
+    from narkit.cli.training_display import clear_ends
+    from narkit.report import evaluation
 
-    def to_json(self) -> dict[str, Any]:
-        return plain_numbers(
-            {
-                "algorithm": self.algorithm,
-                "processor": self.config.processor,
-                "size": self.size,
-                "num_samples": self.num_samples,
-                "rule": self.rule,
-                "seeds": [
-                    {"seed": seed, "outputs": scores.outputs, "hints": scores.hints, "loss": scores.loss}
-                    for seed, scores in zip(self.config.seeds, self.seeds, strict=True)
-                ],
-            }
-        )
-
-
-def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | None, hints: bool) -> list[Evaluation]:
-    """Scores what a rule chose of a run, or the network of a file, on every algorithm that it was trained on."""
-    if path.is_file():
-        if rule is not None:
-            raise RunDirectoryError(f"expected no --rule with {path}: it holds one network; rules choose among a run's")
-        config, parameters = _of_file(path)
-    else:
-        directory = RunDirectory(path)
-        config = directory.config()
-        rule = rule or main_rule(config)
-        if rule not in selection.rules(config):
-            raise UnknownNameError("selection rule", rule, selection.rules(config))
-        parameters = jnp.asarray(selected_parameters(directory)[rule])
-    programs = Programs(config)
-    size = size or TEST.size
-    results = []
-    for name in config.algorithms:
-        count = num_samples or TEST.num_samples * ALGORITHMS[name].multiplier
-        batch = benchmark_set(name, size, count, TEST.seed)
-        evaluation = EvaluationSet.of(batch, part_size(batch.num_nodes), with_hints=hints)
-        results.append(Evaluation(config, name, size, count, rule, evaluation.scores(programs, parameters)))
-    return results
-
-
-def _of_file(path: Path) -> tuple[TrainConfig, Parameters]:
-    """The network that `narkit.save` or a sweep has written, as a run of one seed."""
-    reasoner = load(path)
-    config = TrainConfig(
-        reasoner.algorithms,
-        reasoner.processor_name,
-        processor_options=json.loads(reasoner.processor_options),
-        hidden_size=reasoner.hidden_size,
-        hints=reasoner.hints.value,
-        seeds=(0,),
-    )
-    return config, ravel_pytree(reasoner)[0][None]
-
-
-def part_size(num_nodes: int) -> int:
-    """How many samples to predict at a time: triplets of nodes decide what memory is needed."""
-    return max(1, min(32, round(32 * (64 / num_nodes) ** 3)))
+    console = Console()
+    with clear_ends(console, run):  # damaged checkpoints, wrong names
+        evaluations = evaluation.evaluate(run, size, rule, samples, hints)
+    for each in evaluations:
+        print_evaluation(console, each)
+    if json is not None:
+        with plain_errors("--json"):
+            evaluation.save_json(evaluations, json)
 
 
 def print_evaluation(console: Console, evaluation: Evaluation) -> None:
-    config = evaluation.config
-    official = evaluation.size == TEST.size and (
-        evaluation.num_samples == TEST.num_samples * ALGORITHMS[evaluation.algorithm].multiplier
+    """Prints the scores of every output and hint, with their spread over the seeds, and what the paper has."""
+    import numpy as np
+    from rich.table import Table
+
+    from narkit.data.splits import SPLITS
+    from narkit.report.grid import measured
+    from narkit.report.published import published
+    from narkit.report.rendering import text
+    from narkit.spec import ALGORITHMS, Kind
+    from narkit.sweeps.systems import main_rule
+
+    config, test = evaluation.config, SPLITS["test"]
+    official = evaluation.size == test.size and (
+        evaluation.num_samples == test.num_samples * ALGORITHMS[evaluation.algorithm].multiplier
     )
     where = "official test split" if official else f"{evaluation.num_samples} samples of size {evaluation.size}"
     which = f"rule {evaluation.rule}, {len(config.seeds)} seeds" if evaluation.rule else "one network"
@@ -135,9 +102,10 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
 
 
 def _add_row(table: Table, label: str, values: list[float]) -> None:
+    import numpy as np
+
+    from narkit.report.grid import measured
+    from narkit.report.rendering import text
+
     percent = 100 * np.array(values)
     table.add_row(label, text(measured(percent)), "  ".join(f"{value:.1f}" for value in percent))
-
-
-def save_json(evaluations: list[Evaluation], path: Path) -> None:
-    write_whole(path, json.dumps([evaluation.to_json() for evaluation in evaluations], indent=2) + "\n")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+import typer
 
-import narkit.algorithms  # noqa: F401  registers the algorithms
-from narkit.data.execution import sample
-from narkit.spec import ALGORITHMS, Algorithm, Stage, stage_of
+from narkit.cli.choices import one_of
+from narkit.cli.help import examples
+from narkit.spec import Algorithm, Stage, stage_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 SIZE = 16
 _STAGES = {Stage.INPUT: "in", Stage.HINT: "hints", Stage.OUTPUT: "out"}
@@ -55,26 +57,36 @@ TYPICAL_LENGTHS: dict[str, int] = {
 
 def measured_length(name: str) -> int:
     """The median number of steps over one training batch at the nominal size 16."""
+    import numpy as np
+
+    from narkit.data.execution import sample
+
     return int(np.median(sample(name, size=SIZE, batch_size=32, seed=0).lengths))
 
 
-def typical_lengths(console: Console) -> dict[str, int]:
+def _typical_lengths() -> dict[str, int]:
     """Known lengths, and measured ones for algorithms that came from elsewhere."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from narkit.algorithms import ALGORITHMS
+
     unknown = [name for name in ALGORITHMS if name not in TYPICAL_LENGTHS]
-    steps = track(unknown, "measuring lengths", console=console, transient=True, disable=not unknown)
+    steps = track(unknown, "measuring lengths", console=Console(stderr=True), transient=True, disable=not unknown)
     return TYPICAL_LENGTHS | {name: measured_length(name) for name in steps}
 
 
 def print_algorithms(console: Console) -> None:
     """Prints the table of all algorithms, which fits 80 columns."""
-    lengths = typical_lengths(Console(stderr=True))
-    table = _table(f"{len(ALGORITHMS)} algorithms")
+    entries = _by_category()
+    lengths = _typical_lengths()
+    table = _table(f"{len(entries)} algorithms")
     table.add_column("algorithm", style="bold cyan", overflow="fold")
     table.add_column("category", style="green")
     for stage in _STAGES:
         table.add_column(_STAGES[stage], justify="right")
     table.add_column("steps", justify="right")
-    for entry in _by_category():
+    for entry in entries:
         counts = [str(len(stage_of(entry.spec, stage))) for stage in _STAGES]
         table.add_row(entry.name, entry.category, *counts, str(lengths[entry.name]))
     console.print(table)
@@ -84,7 +96,7 @@ def print_algorithms(console: Console) -> None:
 
 def describe_algorithms() -> list[dict[str, Any]]:
     """The algorithms with all their probes, for machines."""
-    lengths = typical_lengths(Console(stderr=True))
+    lengths = _typical_lengths()
     return [
         {
             "name": entry.name,
@@ -105,6 +117,8 @@ def _probes(entry: Algorithm, stage: Stage) -> dict[str, dict[str, str]]:
 
 
 def _by_category() -> list[Algorithm]:
+    from narkit.algorithms import ALGORITHMS
+
     return sorted(ALGORITHMS.values(), key=lambda entry: (entry.category, entry.name))
 
 
@@ -150,6 +164,8 @@ def _short(value: Any) -> str:
 
 
 def _table(title: str) -> Table:
+    from rich.table import Table
+
     return Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="bold")
 
 
@@ -166,3 +182,26 @@ def print_list(console: Console, what: str) -> None:
         print_algorithms(console)
     else:
         print_named(console, what, LISTS[what]())
+
+
+app = typer.Typer()
+
+
+@app.command(
+    "list",
+    epilog=examples("narkit list", "narkit list processors", "narkit list presets --json", "narkit list --json"),
+)
+def list_choices(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="One of algorithms, processors and presets.")
+    ] = "algorithms",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+) -> None:
+    """List what there is: algorithms (with category, number of probes and typical steps), processors or presets."""
+    from rich.console import Console
+
+    one_of("list", what, LISTS)
+    if as_json:
+        typer.echo(json.dumps(LISTS[what](), indent=2))
+    else:
+        print_list(Console(), what)

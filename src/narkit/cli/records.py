@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from narkit.sweeps.checks import check_file, record_files, set_aside
+from narkit.cli.choices import plain_errors
+from narkit.cli.help import examples
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look after the records of finished runs.",
+    epilog=examples("narkit records check results"),
+)
 
 
-def check_records(console: Console, folder: Path, dry_run: bool) -> None:
+@app.command("check", epilog=examples("narkit records check results", "narkit records check results/paper --dry-run"))
+def check_records(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Move nothing.")] = False,
+) -> None:
+    """Check every record and its weights. A damaged one is named and moved into set_aside/ beside it."""
+    from rich.console import Console
+
+    with plain_errors("FOLDER"):
+        _check(Console(), folder, dry_run)
+
+
+def _check(console: Console, folder: Path, dry_run: bool) -> None:
     """Names every damaged record and sets it aside, and ends in exit code 1 if there was one."""
+    from narkit.sweeps.checks import check_file, record_files, set_aside
+
     if not folder.is_dir():
         raise typer.BadParameter(f"{folder}: expected a folder with records", param_hint="FOLDER")
     files = record_files(folder)

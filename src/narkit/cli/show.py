@@ -17,24 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 import narkit.algorithms  # noqa: F401  registers the algorithms
-from narkit.algorithms.instances import Distribution
 from narkit.data.batch import Batch
-from narkit.data.execution import run
-from narkit.errors import InstanceError
 from narkit.spec import ALGORITHMS, Algorithm, Kind, Location, Probe, Spec, Stage, stage_of
 
 CHANGED = "bold black on yellow"
 UNSET = "-"
-
-
-def random_run(name: str, size: int, seed: int, density: float) -> Batch:
-    """A raw run of one random instance, drawn as the official splits draw theirs but with this edge probability."""
-    entry = ALGORITHMS[name]
-    if size < entry.min_size:
-        raise InstanceError(f"{name}: expected a size of at least {entry.min_size}, got {size}")
-    distribution = Distribution(np.array([density]), longest_needle=0)
-    instance = entry.sampler(np.random.RandomState(seed), size, distribution)
-    return run(name, **dict(zip(entry.arguments, instance, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -7,29 +7,108 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
-from narkit.cli.choices import mistakes
-from narkit.cli.sweep_display import SweepDisplay, print_line, result, state_table
+from narkit.cli.choices import comma_separated_algorithms, mistakes
+from narkit.cli.help import examples
 from narkit.cli.train import parse_settings
-from narkit.cli.training_display import seconds
-from narkit.sweeps.cells import Cell, State, SweepDirectory, SweepError, make_cells
-from narkit.sweeps.lengths import mean_training_steps
-from narkit.sweeps.plan import Predictor
-from narkit.sweeps.side_by_side import SideBySide
-from narkit.sweeps.sweep import Outcome, SweepOptions, run_sweep
-from narkit.training.checkpoint import CheckpointError
-from narkit.training.record import RunRecord
-from narkit.training.run_directory import RunDirectoryError
-from narkit.training.trainer import COMPILING
+from narkit.errors import UnknownNameError
 
-PLAN = "{:44} {:>15} {:>8}" + " {:>8}" * 6  # a line of the plan
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from narkit.sweeps.cells import Cell, SweepDirectory
+    from narkit.sweeps.sweep import Outcome, SweepOptions
+
 UNITS = {"s": 1, "m": 60, "h": 3600}
+
+app = typer.Typer()
+
+
+@app.command(
+    "sweep",
+    epilog=examples(
+        "narkit sweep --preset paper --systems team,triplet_gmpnn --seeds 5 --out results/paper --plan",
+        "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --budget 9m --whole-cells",
+        "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --processes 3",
+        "narkit sweep --preset quick --systems team,mpnn --algorithms bfs,bellman_ford --seeds 2 --out results/quick",
+        "narkit sweep --preset paper --out results/paper --status",
+    ),
+)
+def sweep(
+    preset: Annotated[str, typer.Option(help="paper, quick or clrs2022.")] = "paper",
+    systems: Annotated[str, typer.Option(help="Processors, with commas between.")] = "team,triplet_gmpnn",
+    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of records and weights.", show_default="results/PRESET")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Predict time, memory and compilations; run nothing.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say where every cell stands; run nothing.")] = False,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Stop and save after e.g. 9m or 1h30m.")] = None,
+    whole_cells: Annotated[
+        bool, typer.Option("--whole-cells", help="Start no cell that is predicted not to fit into the budget.")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
+    weights: Annotated[
+        str | None, typer.Option(metavar="SYSTEMS", help="Keep weights of these only.", show_default="all")
+    ] = None,
+    no_weights: Annotated[bool, typer.Option("--no-weights", help="Keep no weights.")] = False,
+    compile_ahead: Annotated[
+        bool | None, typer.Option(help="Compile the next cell while one trains.", show_default="on a GPU")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="That make data and compile.", show_default="one per core, at most 8")
+    ] = None,
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Cells at a time, each in a process of its own, the longest first.")
+    ] = 1,
+) -> None:
+    """Train a grid, systems times algorithms, to one record each. Run again, it goes on where it stopped."""
+    began = time.monotonic()
+    seconds = parse_budget(budget)  # mistakes that are quick to find come first
+    if whole_cells and seconds is None:
+        raise typer.BadParameter("expected --budget TIME with it", param_hint="--whole-cells")
+    if plan and status:
+        raise typer.BadParameter("expected --plan or --status, got both", param_hint="--plan")
+    if processes > 1 and compile_ahead is not None:
+        raise typer.BadParameter(
+            "has no effect beside --processes: others train while a cell is compiled", param_hint="--compile-ahead"
+        )
+
+    from rich.console import Console
+
+    from narkit.cli.sweep_display import print_plan, print_status
+    from narkit.sweeps.sweep import SweepOptions
+
+    given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+    cells = grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
+    kept = chosen_weights(weights, no_weights, cells)
+    directory = checked_directory(out or Path("results") / preset, cells)
+    console = Console()
+    if status:
+        print_status(console, directory, cells)
+    elif plan:
+        print_plan(console, directory, cells)
+    else:
+        if seconds is not None:  # what loading JAX has taken counts
+            seconds = max(0.0, seconds - (time.monotonic() - began))
+        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
+        if processes > 1:
+            run_in_processes(console, directory, cells, processes, preset, options)
+        run(console, directory, cells, preset, options)
 
 
 def parse_budget(text: str | None) -> float | None:
@@ -48,6 +127,8 @@ def grid(
     preset: str, systems: str, algorithms: Sequence[str], seeds: int, options: dict, settings: list[str]
 ) -> list[Cell]:
     """The cells that were asked for."""
+    from narkit.sweeps.cells import make_cells
+
     given = {name: value for name, value in options.items() if value is not None}
     with mistakes():
         names = [name.strip() for name in systems.split(",") if name.strip()]
@@ -66,68 +147,30 @@ def chosen_weights(weights: str | None, no_weights: bool, cells: Sequence[Cell])
     known = {cell.system for cell in cells}
     for name in names:
         if name not in known:
-            from narkit.errors import UnknownNameError
-
             raise typer.BadParameter(str(UnknownNameError("system of this sweep", name, known)), param_hint="--weights")
     return frozenset(names)
 
 
 def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
     """The folder, if what it holds fits what is asked for."""
+    from narkit.sweeps.cells import SweepDirectory
+
     directory = SweepDirectory(out)
     with mistakes():
         directory.check(cells)
     return directory
 
 
-def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
-    """Where every cell stands."""
-    counts: dict[str, dict[State, int]] = {}
-    for cell in cells:
-        state = directory.state(cell)
-        counts.setdefault(cell.system, dict.fromkeys(State, 0))[state] += 1
-        text = {
-            State.FINISHED: lambda cell=cell: result(RunRecord.load(directory.record(cell))),
-            State.RUNNING: lambda cell=cell: f"saved up to step {directory.step(cell)} of {cell.config.steps}",
-            State.FAILED: lambda cell=cell: (directory.failure(cell) or "").splitlines()[-1],
-            State.INTERRUPTED: lambda cell=cell: f"goes on from step {directory.step(cell)} of {cell.config.steps}",
-            State.LEFT: lambda: "",
-        }[state]()
-        line = f"{cell.name:44} {state.value:12} {text}".rstrip()
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
-    console.print(state_table(counts))
-
-
-def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
-    """What is left and what it is predicted to need."""
-    predictor = Predictor.from_records(directory, cells)
-    say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
-    say(PLAN.format("cell", "processor steps", "programs", "compile", "train", "validate", "test", "sum", "memory"))
-    left = [cell for cell in cells if directory.state(cell) is not State.FINISHED]
-    predictions = []
-    for cell in left:
-        step = directory.step(cell)
-        needed = predictor.predict(cell, step)
-        phases = (needed.compiling, needed.training, needed.validating, needed.testing, needed.seconds)
-        steps = mean_training_steps(cell.config) * (cell.config.steps - step)
-        memory = f"{'' if 'memory' in needed.measured else '~'}{needed.memory / 1e9:.1f} GB"
-        say(PLAN.format(cell.name, f"{steps:,.0f}", str(needed.programs), *map(seconds, phases), memory))
-        predictions.append(needed)
-    total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
-    largest = max((needed.memory for needed in predictions), default=0)
-    costs = "; ".join(f"{system}: {predictor.source(system)}" for system in dict.fromkeys(c.system for c in left))
-    corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
-    guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
-    say(
-        f"{len(left)} of {len(cells)} cells left: {seconds(total)}, {programs} compilations, up to {largest / 1e9:.1f} "
-        f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}.{guess}"
-    )
-
-
 def run(
     console: Console, directory: SweepDirectory, cells: Sequence[Cell], preset: str, options: SweepOptions
 ) -> NoReturn:
     """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
+    from narkit.cli.sweep_display import SweepDisplay
+    from narkit.sweeps.cells import SweepError
+    from narkit.sweeps.sweep import run_sweep
+    from narkit.training.checkpoint import CheckpointError
+    from narkit.training.run_directory import RunDirectoryError
+
     display = SweepDisplay(console, cells, directory)
     try:
         with display:
@@ -140,7 +183,7 @@ def run(
     _leave(_summary(display.say, directory, cells, outcome))
 
 
-def run_side_by_side(
+def run_in_processes(
     console: Console,
     directory: SweepDirectory,
     cells: Sequence[Cell],
@@ -149,6 +192,9 @@ def run_side_by_side(
     options: SweepOptions,
 ) -> NoReturn:
     """As `run`, with so many cells at a time, each in a process of its own."""
+    from narkit.cli.sweep_display import print_line
+    from narkit.sweeps.side_by_side import SideBySide
+
     say = functools.partial(print_line, console)
     outcome = SideBySide(cells, directory, processes, preset=preset, options=options, tell=say).run()
     raise typer.Exit(_summary(say, directory, cells, outcome))
@@ -156,6 +202,8 @@ def run_side_by_side(
 
 def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:
     """Says how the sweep ended and returns the exit code."""
+    from narkit.sweeps.cells import State
+
     states = [directory.state(cell) for cell in cells]
     counts = ", ".join(f"{states.count(state)} {state.value}" for state in State if state in states)
     ending = "all cells are finished" if set(states) == {State.FINISHED} else counts
@@ -180,6 +228,8 @@ def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequenc
 
 def _leave(code: int) -> NoReturn:
     """Ends the process, at once if a thread still compiles: nothing stops it, and nobody needs what it makes."""
+    from narkit.training.trainer import COMPILING
+
     if any(thread.name.startswith(COMPILING) for thread in threading.enumerate()):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 
@@ -16,12 +17,14 @@ from narkit.report.grid import measured
 from narkit.report.published import published
 from narkit.report.rendering import text
 from narkit.sweeps.cells import Cell, State, SweepDirectory
+from narkit.sweeps.lengths import mean_training_steps
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.sweep import SweepObserver
 from narkit.sweeps.systems import COLUMNS, main_rule
 from narkit.training.record import RunRecord
 from narkit.training.trainer import Trainer
 
+PLAN = "{:44} {:>15} {:>8}" + " {:>8}" * 6  # a line of the plan
 EVERY = 30.0  # seconds between two lines about a cell that goes on
 
 
@@ -182,3 +185,47 @@ def result(record: RunRecord) -> str:
     if record.diverged:
         parts.append(f"{len(record.diverged)} diverged")
     return f"test in %: {'; '.join(parts)}"
+
+
+def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
+    """Where every cell stands."""
+    counts: dict[str, dict[State, int]] = {}
+    for cell in cells:
+        state = directory.state(cell)
+        counts.setdefault(cell.system, dict.fromkeys(State, 0))[state] += 1
+        text = {
+            State.FINISHED: lambda cell=cell: result(RunRecord.load(directory.record(cell))),
+            State.RUNNING: lambda cell=cell: f"saved up to step {directory.step(cell)} of {cell.config.steps}",
+            State.FAILED: lambda cell=cell: (directory.failure(cell) or "").splitlines()[-1],
+            State.INTERRUPTED: lambda cell=cell: f"goes on from step {directory.step(cell)} of {cell.config.steps}",
+            State.LEFT: lambda: "",
+        }[state]()
+        line = f"{cell.name:44} {state.value:12} {text}".rstrip()
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    console.print(state_table(counts))
+
+
+def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
+    """What is left and what it is predicted to need."""
+    predictor = Predictor.from_records(directory, cells)
+    say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    say(PLAN.format("cell", "processor steps", "programs", "compile", "train", "validate", "test", "sum", "memory"))
+    left = [cell for cell in cells if directory.state(cell) is not State.FINISHED]
+    predictions = []
+    for cell in left:
+        step = directory.step(cell)
+        needed = predictor.predict(cell, step)
+        phases = (needed.compiling, needed.training, needed.validating, needed.testing, needed.seconds)
+        steps = mean_training_steps(cell.config) * (cell.config.steps - step)
+        memory = f"{'' if 'memory' in needed.measured else '~'}{needed.memory / 1e9:.1f} GB"
+        say(PLAN.format(cell.name, f"{steps:,.0f}", str(needed.programs), *map(seconds, phases), memory))
+        predictions.append(needed)
+    total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
+    largest = max((needed.memory for needed in predictions), default=0)
+    costs = "; ".join(f"{system}: {predictor.source(system)}" for system in dict.fromkeys(c.system for c in left))
+    corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
+    guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
+    say(
+        f"{len(left)} of {len(cells)} cells left: {seconds(total)}, {programs} compilations, up to {largest / 1e9:.1f} "
+        f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}.{guess}"
+    )

@@ -2,43 +2,93 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from narkit.cli.choices import mistakes
-from narkit.cli.training_display import LiveDisplay
-from narkit.errors import InstanceError, UnknownNameError
-from narkit.models.serialization import ModelFileError
-from narkit.report.grid import measured
-from narkit.report.published import published
-from narkit.report.rendering import text
-from narkit.training.checkpoint import CheckpointError
-from narkit.training.config import TrainConfig, check_options
-from narkit.training.interruption import Interrupted
-from narkit.training.presets import preset
-from narkit.training.record import RunRecord
-from narkit.training.run import Observer, train
-from narkit.training.run_directory import RunDirectoryError
-from narkit.training.trainer import Trainer
+from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes
+from narkit.cli.help import examples
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from narkit.training.config import TrainConfig
+    from narkit.training.record import RunRecord
+
+app = typer.Typer()
+
+
+@app.command(
+    "train",
+    epilog=examples(
+        "narkit train --algorithm bfs --processor team --seeds 5 --preset paper --out runs/bfs-team",
+        "narkit train --algorithm bfs,dfs,dijkstra --preset quick --steps 1000",
+        "narkit train --algorithm minimum --processor pgn --preset clrs2022 --set gradient_clip=1.0",
+        "narkit train --resume runs/bfs-team",
+    ),
+)
+def train(
+    context: typer.Context,
+    algorithm: Annotated[str | None, typer.Option(help="A name, or several with commas between: one network.")] = None,
+    processor: Annotated[str | None, typer.Option(help="A name of a processor.", show_default="the preset's")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 1,
+    preset: Annotated[str, typer.Option(help="paper, quick or clrs2022.")] = "paper",
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
+) -> None:
+    """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
+    from rich.console import Console
+
+    console = Console()
+    given = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+    if resume is not None:
+        unused = [option for name, option in given_options(context).items() if name not in ("resume", "tensorboard")]
+        if unused:
+            raise typer.BadParameter(
+                f"expected no options of the run, got {', '.join(unused)}: its folder has them; leave them out, or "
+                "start another run without --resume",
+                param_hint="--resume",
+            )
+        from narkit.training.run_directory import RunDirectory
+
+        with mistakes():
+            config, folder = RunDirectory(resume).config(), resume
+    else:
+        if algorithm is None:
+            raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
+        names = comma_separated_algorithms(algorithm)
+        with mistakes():
+            config = configuration(preset, names, given | {"seeds": tuple(range(seeds))}, settings or [])
+        folder = out or Path("runs") / "-".join([*names, config.processor, preset])
+    run_training(console, config, folder, tensorboard)
 
 
 def configuration(
     preset_name: str, algorithms: Sequence[str], options: dict[str, Any], settings: list[str]
 ) -> TrainConfig:
     """The configuration that was asked for: a preset, the options that were given, and `name=value` for the others."""
+    from narkit.training.presets import preset
+
     given = {name: value for name, value in options.items() if value is not None}
     return preset(preset_name, **({"algorithms": tuple(algorithms)} | given | parse_settings(settings)))
 
 
 def parse_settings(settings: list[str]) -> dict[str, Any]:
     """`name=value` as JSON where it is that, else as a word."""
+    from narkit.training.config import check_options
+
     parsed = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -52,23 +102,12 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
     return parsed
 
 
-@contextlib.contextmanager
-def clear_ends(console: Console, folder: Path) -> Iterator[None]:
-    """What can go wrong ends in one clear line: a mistake in exit code 2, a failure in 1, a signal in 128 and more."""
-    try:
-        yield
-    except Interrupted as error:
-        console.print(f"{error}. Go on with: narkit train --resume {folder}", soft_wrap=True, highlight=False)
-        raise typer.Exit(128 + error.signal_number) from None
-    except CheckpointError as error:
-        console.print(f"Error: {error}", soft_wrap=True, highlight=False, style="red")
-        raise typer.Exit(1) from None
-    except (RunDirectoryError, ModelFileError, UnknownNameError, InstanceError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
-
-
 def run_training(console: Console, config: TrainConfig, out: Path, tensorboard: bool) -> RunRecord:
     """Trains with a display and prints the result."""
+    from narkit.cli.training_display import Both, LiveDisplay, clear_ends
+    from narkit.training.run import Observer
+    from narkit.training.run import train as run
+
     display = LiveDisplay(console)
     observer: Observer = display
     if tensorboard:
@@ -77,41 +116,20 @@ def run_training(console: Console, config: TrainConfig, out: Path, tensorboard: 
         with mistakes():
             observer = Both(display, TensorBoard(out / "tensorboard"))
     with clear_ends(console, out), display:
-        record = train(config, out, observer=observer)
+        record = run(config, out, observer=observer)
     print_record(console, record)
     console.print(f"record, metrics and checkpoints: {out}", soft_wrap=True, highlight=False)
     return record
 
 
-class Both(Observer):
-    """Tells two observers."""
-
-    def __init__(self, *observers: Observer):
-        self._observers = observers
-
-    def preparing(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.preparing(trainer)
-
-    def started(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.started(trainer)
-
-    def step(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.step(trainer)
-
-    def point(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.point(trainer)
-
-    def testing(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.testing(trainer)
-
-
 def print_record(console: Console, record: RunRecord) -> None:
     """The test scores of every rule, with their spread and the number of seeds, beside the paper's under that rule."""
+    from rich.table import Table
+
+    from narkit.report.grid import measured
+    from narkit.report.published import published
+    from narkit.report.rendering import text
+
     config = record.config
     for algorithm, rules in record.test.items():
         title = f"{algorithm}, {config.processor}: official test split, {len(config.seeds)} seeds, micro-F1 in %"

@@ -1,14 +1,23 @@
-"""How a run is shown while it trains: a live line on a terminal, a line per validation elsewhere."""
+"""How a run is shown while it trains: a live line on a terminal, a line per validation elsewhere; and how it ends."""
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from narkit.errors import InstanceError, UnknownNameError
+from narkit.models.serialization import ModelFileError
+from narkit.training.checkpoint import CheckpointError
+from narkit.training.interruption import Interrupted
 from narkit.training.run import Observer
+from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import Trainer
 
 BETWEEN_STEPS = 0.05  # seconds: the line is drawn ten times a second, and short steps have no time for more
@@ -107,3 +116,45 @@ def seconds(value: float) -> str:
     """`3:25:45`."""
     whole = round(value)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+class Both(Observer):
+    """Tells two observers."""
+
+    def __init__(self, *observers: Observer):
+        self._observers = observers
+
+    def preparing(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.preparing(trainer)
+
+    def started(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.started(trainer)
+
+    def step(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.step(trainer)
+
+    def point(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.point(trainer)
+
+    def testing(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.testing(trainer)
+
+
+@contextlib.contextmanager
+def clear_ends(console: Console, folder: Path) -> Iterator[None]:
+    """What can go wrong ends in one clear line: a mistake in exit code 2, a failure in 1, a signal in 128 and more."""
+    try:
+        yield
+    except Interrupted as error:
+        console.print(f"{error}. Go on with: narkit train --resume {folder}", soft_wrap=True, highlight=False)
+        raise typer.Exit(128 + error.signal_number) from None
+    except CheckpointError as error:
+        console.print(f"Error: {error}", soft_wrap=True, highlight=False, style="red")
+        raise typer.Exit(1) from None
+    except (RunDirectoryError, ModelFileError, UnknownNameError, InstanceError, OSError) as error:
+        raise typer.BadParameter(str(error)) from None

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
-from narkit.cli.picture import draw_graph
 from narkit.data.batch import Batch
 from narkit.models.network import Reasoner, first_features
 from narkit.models.processors.team import TEAM
+from narkit.report.picture import draw_graph
 from narkit.training.record import RunRecord
 
 
