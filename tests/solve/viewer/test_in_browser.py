@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from narkit.cli.show import random_run
+from narkit.data.execution import random_run
 from narkit.solve.viewer import Run, page
 
 from .chromium import Chromium

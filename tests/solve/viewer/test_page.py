@@ -11,7 +11,7 @@ import pytest
 
 import narkit
 from narkit.algorithms.meanings import value_names
-from narkit.cli.show import random_run
+from narkit.data.execution import random_run
 from narkit.errors import BatchError
 from narkit.solve.viewer import Run, View, page
 from narkit.solve.viewer.attention import packed

@@ -43,7 +43,7 @@ def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, A
         for name, values in as_values(spec, {n: first[n] for n in encoders.linears}, truth.num_nodes).items()
     }
     read = {  # (step, ...) of all that changes with the step
-        name: jnp.concatenate([given[name][None], soften(spec[name], logits)[: num_steps - 1, 0]])
+        name: jnp.concatenate([given[name][None], soften(spec[name], jnp.asarray(logits))[: num_steps - 1, 0]])
         for name, logits in hint_logits.items()
         if name in encoders.linears
     }

@@ -35,7 +35,10 @@ function drawAttention(picture, moment, geometry) {
   if (!found) return;
   found.weights.forEach((weight, node) => {
     const { x, y } = geometry.nodes[node];
-    if (weight >= 0.01) picture.append(svg("circle", { class: "attended", cx: x, cy: y, r: geometry.radius + 4 + 26 * Math.sqrt(weight), "data-attended": node }));
+    if (weight < 0.01) return;
+    const reach = geometry.radius + 4 + 26 * Math.sqrt(weight);
+    picture.append(svg("circle", { class: "attended", cx: x, cy: y, r: reach, "data-attended": node }));
+    if (weight >= 0.095) picture.append(svg("text", { class: "small halo attention-text", x: x - geometry.half[node] * 0.5 - 16, y: y - geometry.radius - 8 }, `${Math.round(100 * weight)} %`));
   });
   if (chosen[0] !== chosen[1]) picture.append(svg("path", { class: "attended-edge", d: link(geometry, ...chosen, edgeBend(...chosen)).path }));
 }

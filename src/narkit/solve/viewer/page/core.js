@@ -89,7 +89,7 @@ const number = (value) => {
   const size = Math.abs(value);
   if (size < 0.0005) return "0";
   if (Number.isInteger(value) && size < 1e6) return `${value}`.replace("-", "−");
-  const digits = size >= 1e5 ? value.toPrecision(3) : value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.01 ? 2 : 3);
+  const digits = size >= 1e5 ? value.toPrecision(3) : size >= 100 ? value.toFixed(0) : size >= 10 ? `${Number(value.toFixed(1))}` : value.toFixed(size >= 0.01 ? 2 : 3);
   return digits.replace("-", "−");
 };
 const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

@@ -1,6 +1,8 @@
 // Graphs: nodes with tags, numbers and colours, edges with weights, pointers as arrows.
 const labelPlaces = new Map(); // width -> where along its edge each weight is written; it depends on nothing else
 
+const longest = (width) => (width < 500 ? 9 : 12); // characters of a label
+
 function graphGeometry(width) {
   const { positions } = run.drawing;
   const isLong = Math.max(...run.labels.map((text) => text.length)) > 3;
@@ -9,9 +11,10 @@ function graphGeometry(width) {
   const top = radius + 24, bottom = radius + 10 + 13 * Math.max(1, lines);
   const side = isLong ? 46 : radius + 26;
   const most = run.drawing.matrices ? 330 : size > 18 ? 620 : 500;
-  const height = Math.round(Math.max(300, Math.min(width * 0.82, most)) + (size > 10 && width < 500 ? 80 : 0));
+  const isNarrow = width < 500;
+  const height = Math.round(isNarrow ? Math.max(330, width * (isLong || size > 10 ? 1.2 : 0.95)) : Math.min(width * 0.82, most));
   const nodes = positions.map(([x, y]) => ({ x: side + x * (width - 2 * side), y: top + y * (height - top - bottom) }));
-  const half = run.labels.map((text) => (isLong ? Math.max(radius, textWidth(shorten(text, 10)) / 2 + 8) : radius));
+  const half = run.labels.map((text) => (isLong ? Math.max(radius, textWidth(shorten(text, longest(width)), isNarrow ? 11.5 : 13) / 2 + (isNarrow ? 6 : 8)) : radius));
   return { nodes, radius, half, height, width };
 }
 
@@ -139,9 +142,8 @@ function drawNode(picture, moment, geometry, node, tags) {
   own.rings.forEach(({ probe, sign }, index) => group.append(pill(3.5 + 4 * index, { class: "ring", style: `stroke:${tone(sign)}`, "data-ring": probe.name })));
   group.append(pill(0, { class: classes("node", own.fill) }));
   if (run.drawing.source === node) group.append(pill(-3, { class: "source" }));
-  const text = svg("text", { class: "label", x, y }, shorten(label(node), 10));
-  if (["white", "gray"].includes(own.fill)) text.setAttribute("style", "fill:#111");
-  if (own.fill === "black") text.setAttribute("style", "fill:#fff");
+  const ink = { white: "fill:#111", gray: "fill:#111", black: "fill:#fff" }[own.fill];
+  const text = svg("text", { class: "label", x, y, style: classes(ink, geometry.width < 500 && half > r && ";font-size:11.5px") || null }, shorten(label(node), longest(geometry.width)));
   group.append(text, svg("title", {}, nodeWords(moment, node)));
   if (tags.length) group.append(rowOfTags(moment, tags, x, y - r - 13));
   const lines = valueLines(moment, node);

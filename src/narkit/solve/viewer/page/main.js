@@ -75,14 +75,16 @@ function chain(moment, { first, next }) {
 
 // Switches, one per hint, with its sign and its meaning.
 function switches() {
+  const units = new Set(run.probes.filter(({ kind }) => kind === "scalar").map(({ unit }) => unit));
+  const near = units.size === 1 ? ` (numbers: by more than ${number(run.tolerance * [...units][0])})` : "";
   for (const probe of hints) addSwitch(probe.name, probe.meaning, signPicture(probe), probe.isOn, (on) => (probe.isOn = on));
   if (run.drawing.kind === "graph" && run.drawing.weights.length) addSwitch("A", "weight of the edge", svg("svg", { width: 34, height: 20 }, svg("text", { class: "weight", x: 17, y: 10 }, "0.42")), weightsAreOn, (on) => (weightsAreOn = on));
   const own = outputs.map((probe) => html("li", {}, html("span", {}, "answer: ", html("code", {}, probe.name), ` ${probe.meaning}`)));
   $$("keys").append(
     ...own,
-    html("li", {}, svg("svg", { width: 26, height: 18, "aria-hidden": "true" }, svg("rect", { class: "changed-halo", x: 4, y: 3, width: 18, height: 12, rx: 6 })), `* changed since the last step${run.network === null ? "" : ` (the network’s numbers: by more than ${run.tolerance})`}`),
+    html("li", {}, svg("svg", { width: 26, height: 18, "aria-hidden": "true" }, svg("rect", { class: "changed-halo", x: 4, y: 3, width: 18, height: 12, rx: 6 })), `* changed since the last step${run.network === null ? "" : near.replace("numbers", "the network’s numbers")}`),
   );
-  if (run.network !== null) $$("keys").append(html("li", {}, svg("svg", { width: 26, height: 18, "aria-hidden": "true" }, svg("rect", { class: "wrong-halo", x: 4, y: 3, width: 18, height: 12, rx: 6 })), `≠ the network differs from the textbook (numbers: by more than ${run.tolerance})`));
+  if (run.network !== null) $$("keys").append(html("li", {}, svg("svg", { width: 26, height: 18, "aria-hidden": "true" }, svg("rect", { class: "wrong-halo", x: 4, y: 3, width: 18, height: 12, rx: 6 })), `≠ the network differs from the textbook${near}`));
   if (run.drawing.kind === "graph" && run.drawing.source !== null) $$("keys").append(html("li", {}, svg("svg", { width: 26, height: 22, "aria-hidden": "true" }, svg("circle", { class: "node", cx: 13, cy: 11, r: 9 }), svg("circle", { class: "source", cx: 13, cy: 11, r: 6 })), "source"));
 }
 
