@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from narkit.algorithms.meanings import value_names
-from narkit.solve.answer import SCALAR_TOLERANCE
 from narkit.solve.viewer.attention import packed
 from narkit.solve.viewer.drawings import completed_hint, drawing, signs
-from narkit.solve.viewer.run import Run, compact, differences
+from narkit.solve.viewer.run import SCALAR_TOLERANCE, Run, compact, differences
 from narkit.spec import Kind, Probe, Stage
 
 SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "main")

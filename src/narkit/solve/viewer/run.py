@@ -11,13 +11,14 @@ import numpy as np
 from narkit.algorithms.meanings import LETTERS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError
-from narkit.solve.answer import SCALAR_TOLERANCE
 from narkit.spec import ALGORITHMS, Algorithm, Kind, Probe, Spec
 
 if TYPE_CHECKING:
     from narkit.models.network import Reasoner
     from narkit.solve.answer import Answer
 
+
+SCALAR_TOLERANCE = 0.1  # numbers within this count as the same, as in answers: networks never hit one exactly
 
 # Hints that are sums of an input's values, by input and algorithm.
 SUMS = {
@@ -122,10 +123,10 @@ def run_of_answer(answer: Answer) -> Run:
 
 def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> Run:
     """The run of a network on one instance: `truth` is a raw batch of one."""
-    from narkit.solve.running import predict_one
+    from narkit.inference import predict
     from narkit.solve.viewer.attention import attention_over_time
 
-    predictions = predict_one(reasoner, truth)
+    predictions = predict(reasoner, truth)
     hints = {name: np.asarray(values)[:, 0] for name, values in predictions.hints.items()}
     outputs = {name: np.asarray(values)[0] for name, values in predictions.outputs.items()}
     attention = attention_over_time(reasoner, truth, predictions.hint_logits)
