@@ -17,6 +17,7 @@ from narkit.spec import ALGORITHMS, Kind, Probe, Stage, stage_of
 if TYPE_CHECKING:
     from narkit.inference import Predictions
     from narkit.models.network import Reasoner
+    from narkit.solve.viewer import View
 
 SCALAR_TOLERANCE = 0.25
 """A predicted scalar hint within this of the true one counts as right: networks never hit one exactly."""
@@ -118,11 +119,11 @@ class Answer:
         fitting = [entry for entry in self.measured if entry.size >= size]
         return min(fitting, key=lambda entry: entry.size) if fitting else None
 
-    def view(self) -> Any:
+    def view(self) -> View:
         """The run step by step, true and predicted side by side, as a page; shown inline in notebooks."""
-        from narkit.solve import viewer  # type: ignore[attr-defined]
+        from narkit.solve.viewer import View, page
 
-        return viewer.page(self)
+        return View(page(self))
 
     def to_dict(self) -> dict[str, Any]:
         """All of this but the arrays, as JSON can say it: labels that are keys become strings."""
