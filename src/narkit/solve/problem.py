@@ -95,7 +95,7 @@ def check_size(num_nodes: int, what: str = "nodes", fewest: int = 2) -> None:
     if num_nodes > MAX_NODES:
         raise InstanceError(
             f"expected at most {MAX_NODES} {what}, got {num_nodes}: time and memory grow with the cube of the size, "
-            "and no network was measured there; take a part of the instance, or an exact library such as NetworkX"
+            "and no network was measured there; take a part of the instance"
         )
 
 
