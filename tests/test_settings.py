@@ -190,7 +190,5 @@ def test_entry_points_in_python_refuse_the_wrong_kind() -> None:
         TypeError, match=r"predict: expected a narkit.Reasoner and a narkit.Batch, .* got dict and Batch"
     ):
         narkit.predict({}, batch)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"evaluate: expected what narkit.predict returns"):
-        narkit.evaluate("bfs", 3, batch)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"transform: expected a narkit.Batch, got int"):
         narkit.transform(3)  # type: ignore[arg-type]
