@@ -46,12 +46,18 @@ def show(
     """A run on a random instance, step by step, with the meaning of every hint."""
     from rich.console import Console
 
-    from narkit.cli.show import print_run
+    from narkit.cli.show import check_readable, print_run
     from narkit.data.execution import random_run
 
     console = Console()
+    if picture is not None:
+        from narkit.report.picture import check_picture
+
+        with plain_errors("--picture"):
+            check_picture(picture)
     with plain_errors("--size"):
         batch = random_run(algorithm, size, seed, density)
+        check_readable(batch, max_steps)
     print_run(console, batch, max_steps)
     if picture is not None:
         from narkit.report.picture import save_picture

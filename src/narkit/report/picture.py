@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from narkit import files
 from narkit.data.batch import Batch
 from narkit.errors import InstanceError
 from narkit.spec import Kind, Location, Stage, stage_of
@@ -23,11 +24,17 @@ INK, FAINT, REACHED, POINTER = "#1f2430", "#c9ced6", "#ffd166", "#d1495b"
 
 def save_picture(batch: Batch, path: Path) -> None:
     """Draws the first run of a raw batch and writes the picture in the format that the name ends in."""
+    check_picture(path)
+    figure = draw(batch)
+    with files.replacing(path) as file:
+        figure.savefig(file, dpi=150, format=path.suffix[1:])
+
+
+def check_picture(path: Path) -> None:
+    """Raises where a picture cannot be written, before anything is drawn."""
     if path.suffix not in FORMATS:
         raise InstanceError(f"expected a name that ends in {', '.join(FORMATS)}, got {path.name!r}")
-    figure = draw(batch)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    files.check_place(path)
 
 
 def draw(batch: Batch) -> Figure:
