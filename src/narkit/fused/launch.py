@@ -50,7 +50,15 @@ def mode() -> Mode:
 
     The environment can say otherwise, NARKIT_KERNELS=plain, to compare runs.
     """
-    return _forced if _forced is not None else _asked_mode() or _best_mode()
+    return Mode.FUSED if refusal() is None else Mode.PLAIN
+
+
+def refusal() -> str | None:
+    """Why no kernels are launched here, or None if they are."""
+    asked = _forced if _forced is not None else _asked_mode()
+    if asked is not None:
+        return None if asked is Mode.FUSED else f"the plain formulas were asked for ({ENVIRONMENT}=plain, or in code)"
+    return _refusal_of_machine()
 
 
 def _asked_mode() -> Mode | None:
@@ -78,18 +86,21 @@ def use(forced: Mode | str | None) -> Iterator[None]:
 
 
 @functools.cache
-def _best_mode() -> Mode:
+def _refusal_of_machine() -> str | None:
+    """Why this machine cannot run kernels; found out once, and warned about if it has a GPU."""
+    from narkit.fused import probe  # which launches a kernel
+
     if jax.default_backend() != "gpu":
-        return Mode.PLAIN
-    reason = None
+        return "JAX runs on no NVIDIA GPU here"
     if not nvrtc.available():
         reason = "NVRTC, which comes with JAX's CUDA packages, was not found"
     elif compute_capability() < OLDEST_GPU:
         reason = f"this GPU has compute capability {compute_capability() / 10}, they need {OLDEST_GPU / 10}"
-    if reason is None:
-        return Mode.FUSED
-    warnings.warn(f"networks run without fused kernels, several times slower: {reason}", stacklevel=2)
-    return Mode.PLAIN
+    else:
+        reason = probe.run()
+    if reason is not None:
+        warnings.warn(f"networks run without fused kernels, several times slower: {reason}", stacklevel=2)
+    return reason
 
 
 @functools.cache
