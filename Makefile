@@ -1,7 +1,7 @@
 # Every target sets up its own virtual environment; a fresh machine needs Python 3.11 or later and make.
 #   make demo    train TEAM on the CPU in about two minutes, score it, and draw its curves and its attention
 #   make test    the default test suite
-#   make lint    ruff and pyright
+#   make lint    ruff, pyright, and which package may import which
 #   make clean   remove what the targets made
 
 PYTHON ?= python3
@@ -19,6 +19,7 @@ test: $(STAMP)
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
 # The stamp is written last, so an interrupted installation starts again.
@@ -29,5 +30,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist demo
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist demo
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

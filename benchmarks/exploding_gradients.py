@@ -20,9 +20,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import narkit
-from narkit.experiments.presets import preset
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
+from narkit.training.presets import preset
 
 
 def gradient_norm(restore: Callable[[jax.Array], narkit.Reasoner], batch: DeviceBatch) -> Callable[[jax.Array], float]:

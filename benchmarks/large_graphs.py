@@ -26,11 +26,11 @@ import narkit
 from narkit import machine
 from narkit.compiler import compiler_options
 from narkit.data.transforms import transform
-from narkit.experiments.presets import preset
 from narkit.files import write_with_folder
 from narkit.fused import report_paths
 from narkit.models.features import Scalars
 from narkit.training.packing import pack
+from narkit.training.presets import preset
 from narkit.training.programs import Programs
 
 FURTHER_ROUNDS = 20

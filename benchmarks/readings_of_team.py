@@ -26,7 +26,6 @@ from jaxtyping import Array, PRNGKeyArray
 
 import narkit
 from narkit import machine
-from narkit.experiments.presets import preset
 from narkit.files import write_whole
 from narkit.fused import launch
 from narkit.models import triplets
@@ -35,6 +34,7 @@ from narkit.models.layers import LayerNorm, Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
 from narkit.training.config import BENCHMARK, Validation
+from narkit.training.presets import preset
 from narkit.training.trainer import Trainer
 
 SLOPE = 0.01

@@ -12,10 +12,11 @@ from typer.testing import CliRunner, Result
 
 import narkit
 from narkit.cli import app
-from narkit.commands import export
-from narkit.commands.listing import TYPICAL_LENGTHS, measured_length
-from narkit.commands.picture import draw
-from narkit.commands.show import print_run, random_run
+from narkit.cli.listing import LISTS, TYPICAL_LENGTHS, measured_length
+from narkit.cli.show import print_run
+from narkit.data.execution import random_run
+from narkit.interop import tables
+from narkit.report.picture import draw
 
 COMMANDS = [
     ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],
@@ -53,6 +54,32 @@ def test_list_names_every_algorithm() -> None:
     for name, algorithm in narkit.ALGORITHMS.items():
         row = next(line for line in output.splitlines() if f" {name} " in line)
         assert algorithm.category in row
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_lists_fit_80_columns_and_cut_no_word(what: str) -> None:
+    result = CliRunner().invoke(app, ["list", what], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    assert max(len(line.rstrip()) for line in result.output.splitlines()) <= 80
+    assert "…" not in result.output
+    listed = json.loads(narkit_command("list", what, "--json").output)
+    assert listed and all(entry["name"] in result.output.split() for entry in listed)
+    words = set(re.findall(r"[\w.-]+", result.output))
+    for entry in listed:  # every word of a summary or category stands there whole
+        text = entry["category"] if what == "algorithms" else entry.get("summary", "")
+        assert set(re.findall(r"[\w.-]+", text)) <= words
+
+
+def test_lists_for_machines() -> None:
+    listed = {entry["name"]: entry for entry in json.loads(narkit_command("list", "--json").output)}
+    assert set(listed) == set(narkit.ALGORITHMS)
+    bfs = listed["bfs"]
+    assert bfs["outputs"]["pi"] == {
+        "location": "node", "kind": "pointer", "meaning": narkit.ALGORITHMS["bfs"].spec["pi"].meaning,
+    }  # fmt: skip
+    assert bfs["typical_steps"] == TYPICAL_LENGTHS["bfs"] and bfs["summary"].startswith("Breadth-first")
+    names = [entry["name"] for entry in json.loads(narkit_command("list", "processors", "--json").output)]
+    assert names == list(narkit.PROCESSORS)
 
 
 def test_typical_lengths_are_those_measured() -> None:
@@ -111,6 +138,14 @@ def test_export_writes_what_the_split_holds(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["bfs.npz"]
 
 
+def test_export_draws_new_samples(tmp_path: Path) -> None:
+    out = tmp_path / "minimum.parquet"
+    options = ("--size", "5", "--count", "3", "--seed", "1000", "--out", str(out))
+    result = narkit_command("data", "export", "minimum", *options)
+    assert result.exit_code == 0 and "3 samples, 5 nodes" in result.output
+    assert out.read_bytes().startswith(b"PAR1")
+
+
 def test_export_replaces_nothing_unasked(tmp_path: Path) -> None:
     out = tmp_path / "bfs.npz"
     out.write_text("mine")
@@ -127,13 +162,13 @@ def test_export_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(np, "savez_compressed", fail)
     with pytest.raises(KeyboardInterrupt):
-        export.write_archive(tmp_path / "bfs.npz", {"lengths": np.ones(1)})
+        tables.write_archive(tmp_path / "bfs.npz", {"lengths": np.ones(1)})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_export_gives_usual_permissions(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
-    export.write_archive(tmp_path / "bfs.npz", {"lengths": np.ones(1)})
+    tables.write_archive(tmp_path / "bfs.npz", {"lengths": np.ones(1)})
     assert (tmp_path / "bfs.npz").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
@@ -147,6 +182,10 @@ def test_export_gives_usual_permissions(tmp_path: Path) -> None:
         (["data", "show", "bfs", "--picture", "run.bmp"], "ends in .png, .svg, .pdf, got 'run.bmp'"),
         (["data", "export", "bfs", "--split", "tset", "--out", "x.npz"], "did you mean 'test'?"),
         (["data", "export", "bfs", "--out", "no/such/folder/x.npz"], "no/such/folder does not exist"),
+        (["data", "export", "bfs", "--out", "x.csv"], "a name that ends in .npz or .parquet, got .csv"),
+        (["data", "export", "bfs", "--size", "1", "--out", "x.npz"], "expected a size of at least 2, got 1"),
+        (["data", "export", "bfs", "--count", "0", "--out", "x.npz"], "expected at least 1 sample"),
+        (["list", "processor"], "did you mean 'processors'?"),
         (["bench", "data", "--sizes", "16;64"], "such as 16,64; got '16;64'"),
         (["bench", "data", "--algorithms", "bfs,dijkstr"], "did you mean 'dijkstra'?"),
         (["bench", "data", "--reference-python", "no_such_python"], "give a Python that has dm-clrs"),

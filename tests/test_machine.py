@@ -47,7 +47,7 @@ def test_a_change_anywhere_in_the_package_shows(copy: Path) -> None:
     assert commit_in(copy) == head
     (copy / "README.md").write_text("no code")
     assert commit_in(copy) == head
-    for changed in ("__init__.py", "models/network.py", "fused/common.cuh", "benchmarking/train.py"):
+    for changed in ("__init__.py", "models/network.py", "fused/common.cuh", "bench/train.py"):
         path = copy / "src" / "narkit" / changed
         content = path.read_text()
         path.write_text(content + "\n")

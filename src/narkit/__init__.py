@@ -20,11 +20,11 @@ _MODULES = {
     "Kind": "narkit.spec",
     "Location": "narkit.spec",
     "PROCESSORS": "narkit.models.processors",
-    "Predictions": "narkit.models.inference",
+    "Predictions": "narkit.inference",
     "Probe": "narkit.spec",
     "Processor": "narkit.models.processors",
     "Reasoner": "narkit.models.network",
-    "RunRecord": "narkit.experiments.records",
+    "RunRecord": "narkit.training.record",
     "Stage": "narkit.spec",
     "TrainConfig": "narkit.training.config",
     "TrainingStream": "narkit.data.stream",
@@ -34,10 +34,10 @@ _MODULES = {
     "edge": "narkit.spec",
     "evaluate": "narkit.models.scoring",
     "graph": "narkit.spec",
-    "load": "narkit.models.serialization",
+    "load": "narkit.solve.weights",
     "load_split": "narkit.data.splits",
     "node": "narkit.spec",
-    "predict": "narkit.models.inference",
+    "predict": "narkit.inference",
     "run": "narkit.data.execution",
     "sample": "narkit.data.execution",
     "save": "narkit.models.serialization",
@@ -65,12 +65,13 @@ if TYPE_CHECKING:
     from narkit import algorithms as algorithms
     from narkit import data as data
     from narkit import errors as errors
-    from narkit import experiments as experiments
     from narkit import fused as fused
     from narkit import interop as interop
     from narkit import loops as loops
     from narkit import models as models
+    from narkit import report as report
     from narkit import spec as spec
+    from narkit import sweeps as sweeps
     from narkit import training as training
     from narkit.algorithms import ALGORITHMS as ALGORITHMS
     from narkit.data.batch import Batch as Batch
@@ -79,17 +80,17 @@ if TYPE_CHECKING:
     from narkit.data.splits import load_split as load_split
     from narkit.data.stream import TrainingStream as TrainingStream
     from narkit.data.transforms import transform as transform
-    from narkit.experiments.records import RunRecord as RunRecord
-    from narkit.models.inference import Predictions as Predictions
-    from narkit.models.inference import predict as predict
+    from narkit.inference import Predictions as Predictions
+    from narkit.inference import predict as predict
     from narkit.models.network import Reasoner as Reasoner
     from narkit.models.processors import PROCESSORS as PROCESSORS
     from narkit.models.processors import DenseProcessor as DenseProcessor
     from narkit.models.processors import Processor as Processor
     from narkit.models.scoring import evaluate as evaluate
-    from narkit.models.serialization import load as load
     from narkit.models.serialization import save as save
     from narkit.models.triplet_edge_attention import TripletEdgeAttention as TripletEdgeAttention
+    from narkit.solve import solve as solve
+    from narkit.solve.weights import load as load
     from narkit.spec import Kind as Kind
     from narkit.spec import Location as Location
     from narkit.spec import Probe as Probe
@@ -100,4 +101,5 @@ if TYPE_CHECKING:
     from narkit.spec import graph as graph
     from narkit.spec import node as node
     from narkit.training.config import TrainConfig as TrainConfig
+    from narkit.training.record import RunRecord as RunRecord
     from narkit.training.run import train as train

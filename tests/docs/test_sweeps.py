@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from narkit.experiments.cells import RUNNING
-from narkit.experiments.checks import SET_ASIDE
-from narkit.experiments.presets import COLUMNS
+from narkit.sweeps.cells import RUNNING
+from narkit.sweeps.checks import SET_ASIDE
+from narkit.sweeps.systems import COLUMNS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
 

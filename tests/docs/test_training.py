@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import narkit
-from narkit.experiments.presets import PRESETS
+from narkit.training.presets import PRESETS
 from narkit.training.run_directory import CHECKPOINTS, CONFIG, LOCK, METRICS, RECORD
 
 TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
@@ -20,7 +20,7 @@ def test_python_names_what_there_is() -> None:
     fields = {field.name for field in dataclasses.fields(narkit.TrainConfig)}
     assert options <= fields | {"out", "rule", "seed"}
     attributes = {node.attr for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Attribute)}
-    assert all(hasattr(narkit, name) or hasattr(narkit.RunRecord, name) for name in attributes - {"experiments"})
+    assert all(hasattr(narkit, name) or hasattr(narkit.RunRecord, name) for name in attributes)
 
 
 def test_presets_and_files_are_described() -> None:

@@ -11,7 +11,7 @@ import narkit
 
 
 def table() -> dict[str, tuple[float, int]]:
-    text = resources.files("narkit.experiments").joinpath("paper/table_parameters.csv").read_text()
+    text = resources.files("narkit.report").joinpath("paper/table_parameters.csv").read_text()
     rows = csv.DictReader(text.splitlines())
     return {row["algorithm"]: (float(row["paper_ratio"]), int(row["triplet_gmpnn_parameters"])) for row in rows}
 

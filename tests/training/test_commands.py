@@ -15,10 +15,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import narkit
-from narkit.cli import app
-from narkit.commands import demo
-from narkit.commands.tensorboard import TensorBoard
-from narkit.commands.training_display import LiveDisplay
+from narkit.cli import app, demo
+from narkit.cli.tensorboard import TensorBoard
+from narkit.cli.training_display import LiveDisplay
 from narkit.data.splits import SPLITS, benchmark_set
 from narkit.training.config import Validation
 from narkit.training.trainer import Trainer
@@ -164,7 +163,7 @@ def test_live_display(tiny: Tiny) -> None:
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrunk to seconds: the real one is a command of its own."""
-    monkeypatch.setattr(demo, "load_split", lambda name, split: benchmark_set(name, 5, 2, 3))
+    monkeypatch.setattr("narkit.data.splits.load_split", lambda name, split: benchmark_set(name, 5, 2, 3))
     monkeypatch.setattr(demo, "ATTENDED", ("bfs", 5, 1, 0.6))
     options = {"hidden_size": 8, "batch_size": 2, "sizes": (4,), "steps": 2}
     validations = (Validation("id", 4, 2), Validation("ood", 5, 2))

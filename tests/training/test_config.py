@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import narkit
-from narkit.experiments.presets import PRESETS, preset
 from narkit.training.config import Validation
+from narkit.training.presets import PRESETS, preset
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The command line: options and help. What a command does is in `narkit.commands`, imported when it runs."""
+"""The command line, one file per command. What is slow to import is imported when a command runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from narkit import __version__
-from narkit.cli import bench, data, experiments, runs
+from narkit.cli import bench, data, demo, evaluate, listing, records, report, sweep, train
 from narkit.cli.help import examples
 
 app = typer.Typer(
@@ -64,19 +64,14 @@ def _options(
     pass
 
 
-@app.command("list", epilog=examples("narkit list", "narkit list | grep graphs"))
-def list_algorithms() -> None:
-    """The algorithms with category, probes and typical number of steps."""
-    from rich.console import Console
-
-    from narkit.commands.listing import print_list
-
-    print_list(Console())
-
-
+app.add_typer(listing.app)
 app.add_typer(data.app, name="data")
-app.add_typer(runs.app)
-app.add_typer(experiments.app)
+app.add_typer(train.app)
+app.add_typer(evaluate.app)
+app.add_typer(sweep.app)
+app.add_typer(report.app)
+app.add_typer(records.app, name="records")
+app.add_typer(demo.app)
 app.add_typer(bench.app, name="bench")
 
 

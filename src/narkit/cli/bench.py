@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
+from narkit.cli import bench_data, bench_train
 from narkit.cli.help import examples
-from narkit.commands.choices import (
-    comma_separated_algorithms,
-    comma_separated_sizes,
-    given_options,
-    mistakes,
-    one_of,
-    plain_errors,
-)
-
-# What `bench train --reference-python` takes; the rest of that comparison is fixed.
-COMPARED = ("reference_python", "processor", "steps", "hidden_size", "batch_size", "out")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,134 +16,5 @@ app = typer.Typer(
         "narkit bench train --algorithm bfs --processor team --sizes 7 --seeds 1 --steps 5",
     ),
 )
-
-
-@app.command(
-    "data",
-    epilog=examples(
-        "narkit bench data",
-        "narkit bench data --sizes 16 --algorithms bfs,dijkstra",
-        "narkit bench data --reference-python oracle/bin/python --out benchmarks/data",
-    ),
-)
-def bench_data(
-    reference_python: Annotated[
-        Path | None, typer.Option(help="An interpreter that has dm-clrs, to time it in the same run.")
-    ] = None,
-    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "16,64",
-    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
-    seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
-    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,
-) -> None:
-    """Microseconds per sample on one core, from a seed to a finished batch."""
-    from rich.console import Console
-
-    from narkit.benchmarking import data
-    from narkit.files import write_with_folder
-
-    wanted = comma_separated_sizes(sizes)
-    names = comma_separated_algorithms(algorithms)
-    with plain_errors("--reference-python"):
-        record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
-    data.print_table(Console(), record)
-    if out is not None:
-        write_with_folder(out.with_suffix(".json"), data.as_json(record))
-        write_with_folder(out.with_suffix(".md"), data.as_markdown(record))
-    if json is not None:
-        write_with_folder(json, data.as_json(record))
-
-
-@app.command(
-    "train",
-    epilog=examples(
-        "narkit bench train --algorithm bfs --processor team --sizes 7 --seeds 1 --steps 5",
-        "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
-        "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --out all --append",
-        "narkit bench train --reference-python oracle/bin/python --steps 30 --out benchmarks/train_cpu",
-    ),
-)
-def bench_train(
-    context: typer.Context,
-    algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
-    processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
-    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
-    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
-    steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
-    hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
-    batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
-    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
-    profile: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
-    ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Measure TEAM written out in plain JAX, too.")] = False,
-    every_algorithm: Annotated[
-        bool,
-        typer.Option("--every-algorithm", help="All algorithms, with validation and test: projects the whole column."),
-    ] = False,
-    evaluation: Annotated[bool, typer.Option(help="With --every-algorithm: time validation and test.")] = True,
-    budget: Annotated[float | None, typer.Option(min=0.0, help="Stop cleanly after so many seconds.")] = None,
-    append: Annotated[bool, typer.Option("--append", help="Keep what OUT has already, and go on.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="That compile.", show_default="one per core")] = None,
-    reference_python: Annotated[
-        Path | None,
-        typer.Option(help="An interpreter that has dm-clrs: compare with it on the CPU instead, on bfs at n = 16."),
-    ] = None,
-) -> None:
-    """Kernels per processor step, times, compilations and memory of training steps, forward + backward + Adam."""
-    import dataclasses
-
-    from narkit.benchmarking.train import Options
-    from narkit.commands import bench_train as command
-    from narkit.models.processors import PROCESSORS
-
-    processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
-    _refuse_without_effect(given_options(context), processors)
-    names = comma_separated_algorithms(None if every_algorithm else algorithm)
-    if reference_python is not None:
-        with plain_errors("--reference-python"):
-            command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
-        return
-    options = Options(
-        algorithms=tuple(names),
-        processors=tuple(processors),
-        sizes=tuple(comma_separated_sizes(sizes)),
-        num_seeds=seeds,
-        steps=steps,
-        hidden_size=hidden_size,
-        batch_size=batch_size,
-        plain=plain,
-        evaluation=every_algorithm and evaluation,
-        budget=budget,
-    )
-    if threads is not None:
-        options = dataclasses.replace(options, threads=threads)
-    if every_algorithm:
-        together = max(1, options.threads // (len(options.sizes) + 3 * options.evaluation))
-        options = dataclasses.replace(options, together=together)
-    with mistakes():
-        for name in names:
-            options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
-    command.run(command.wide_console(), options, out, append, profile)
-
-
-def _refuse_without_effect(given: dict[str, str], processors: list[str]) -> None:
-    """Options that would have no effect beside the others, or without them, are mistakes."""
-    if "reference_python" in given and (unused := [given[name] for name in given if name not in COMPARED]):
-        raise typer.BadParameter(
-            f"expected none of {', '.join(unused)} with it: dm-clrs is compared on bfs at n = 16 with one seed; leave "
-            "them out, or measure without --reference-python",
-            param_hint="--reference-python",
-        )
-    if "every_algorithm" in given and "algorithm" in given:
-        raise typer.BadParameter("expected --algorithm or this, got both", param_hint="--every-algorithm")
-    if "evaluation" in given and "every_algorithm" not in given:
-        raise typer.BadParameter("expected --every-algorithm with it, or neither", param_hint="--evaluation")
-    if "append" in given and "out" not in given:
-        raise typer.BadParameter("expected --out with it, the record to go on with", param_hint="--append")
-    if "plain" in given and "team" not in processors:
-        raise typer.BadParameter(
-            f"expected team among the processors, got {', '.join(processors)}: only TEAM is written out in plain JAX; "
-            "add it to --processor, or leave this out",
-            param_hint="--plain",
-        )
+app.add_typer(bench_data.app)
+app.add_typer(bench_train.app)

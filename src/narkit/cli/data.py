@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.help import examples
-from narkit.commands.choices import (
+from narkit.cli.choices import (
     known_algorithm,
     one_of,
     plain_errors,
 )
+from narkit.cli.help import examples
 
 SPLITS = ("train", "val", "test")
 
@@ -46,14 +46,15 @@ def show(
     """A run on a random instance, step by step, with the meaning of every hint."""
     from rich.console import Console
 
-    from narkit.commands.show import print_run, random_run
+    from narkit.cli.show import print_run
+    from narkit.data.execution import random_run
 
     console = Console()
     with plain_errors("--size"):
         batch = random_run(algorithm, size, seed, density)
     print_run(console, batch, max_steps)
     if picture is not None:
-        from narkit.commands.picture import save_picture
+        from narkit.report.picture import save_picture
 
         with plain_errors("--picture"):
             save_picture(batch, picture)
@@ -65,20 +66,39 @@ def show(
     epilog=examples(
         "narkit data export bfs --split test --out bfs.npz",
         "narkit data export dijkstra --split val --out dijkstra.npz --transformed --force",
+        "narkit data export quicksort --size 32 --count 1000 --seed 1000 --out quicksort.parquet",
     ),
 )
 def export(
     algorithm: AlgorithmName,
-    out: Annotated[Path, typer.Option(help="The archive to write.")],
+    out: Annotated[Path, typer.Option(help="The file to write; its name ends in .npz or .parquet.")],
     split: Annotated[
-        str, typer.Option(callback=lambda name: one_of("split", name, SPLITS), help="train, val or test.")
+        str,
+        typer.Option(
+            callback=lambda name: one_of("split", name, SPLITS), help="Which official split: train, val or test."
+        ),
     ] = "test",
-    transformed: Annotated[bool, typer.Option(help="As networks read it, rather than as published.")] = False,
+    size: Annotated[
+        int | None, typer.Option(help="Draw new samples of this nominal size instead of the published ones.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(help="Draw this many new samples.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Draw new samples with this seed of NumPy's generator.")] = None,
+    transformed: Annotated[
+        bool, typer.Option(help="Write what networks read, rather than what the benchmark publishes.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """An official split as a NumPy archive with the keys input_*, hint_*, output_* and lengths."""
-    from narkit.commands.export import export_split
+    """Write an official split, or new samples like it, as a NumPy archive or a Parquet table.
+
+    Both have the names input_*, hint_* and output_*. With any of --size, --count and --seed the samples are drawn anew
+    from the benchmark's distribution; what is not given is as in the split.
+    """
+    from narkit.interop import samples, tables
 
     with plain_errors("--out"):
-        batch = export_split(algorithm, split, out, transformed=transformed, force=force)
+        tables.check_place(out, force=force)
+    with plain_errors():
+        batch = samples.choose_batch(algorithm, split, size=size, count=count, seed=seed, transformed=transformed)
+    with plain_errors("--out"):
+        tables.write(batch, out, force=force)
     typer.echo(f"{out}: {batch!r}, {out.stat().st_size / 1e6:.2f} MB")

@@ -33,6 +33,16 @@ def run(algorithm: str, /, **arguments: Any) -> Batch:
     return run_instances(entry, {name: value[None] for name, value in values.items()})
 
 
+def random_run(algorithm: str, size: int, seed: int, density: float) -> Batch:
+    """A raw run of one random instance, drawn as the official splits draw theirs but with this edge probability."""
+    entry = ALGORITHMS[algorithm]
+    if size < entry.min_size:
+        raise InstanceError(f"{algorithm}: expected a size of at least {entry.min_size}, got {size}")
+    distribution = Distribution(np.array([density]), longest_needle=0)
+    instance = entry.sampler(np.random.RandomState(seed), size, distribution)
+    return run(algorithm, **dict(zip(entry.arguments, instance, strict=True)))
+
+
 def run_instances(entry: Algorithm, arguments: dict[str, np.ndarray]) -> Batch:
     """Runs an algorithm on stacked instances, which must be valid. Returns a raw batch."""
     first = {name: value[0] for name, value in arguments.items()}

@@ -15,3 +15,7 @@ def __getattr__(name: str) -> Any:
 
 if TYPE_CHECKING:
     from narkit.interop import clrs as clrs
+    from narkit.interop import networkx as networkx
+    from narkit.interop import pyg as pyg
+    from narkit.interop import tables as tables
+    from narkit.interop import torch as torch

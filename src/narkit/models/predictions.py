@@ -103,8 +103,8 @@ def harden(probe: Probe, logits: Array) -> Array:
 
 
 def decode_outputs(spec: Spec, logits: Mapping[str, Array]) -> dict[str, Array]:
-    """Predicted outputs in the stored form and under the raw names: pointers are indices, a permutation and its
-    first-node mask are one predecessor pointer again."""
+    """Predicted outputs, or hints, in the stored form and under the raw names: pointers are indices, a permutation and
+    its first-node mask are one predecessor pointer again."""
     first_masks = {first_mask_name(name) for name in logits if spec[name].kind is Kind.PERMUTATION_POINTER}
     decoded = {}
     for name, values in logits.items():

@@ -26,11 +26,17 @@ def evaluate(algorithm: str, predictions: HasOutputs | Mapping[str, Any], batch:
 
     `predictions` is what `narkit.predict` returns, or a mapping of decoded outputs under the raw names. Masks score by
     F1 pooled over the whole batch, everything else by accuracy; values that are masked out do not count.
+
+    A mapping may also be decoded hints, `predictions.hints`: then the scores are those of the hints, pooled over all
+    steps that samples have (of scalars the mean squared error), and there is no "score" beside them.
     """
     entry = ALGORITHMS[algorithm]
     if batch.algorithm != entry.name:
         raise BatchError(f"expected a batch of {entry.name}, got one of {batch.algorithm}")
     predicted = predictions if isinstance(predictions, Mapping) else predictions.outputs
+    hints = stage_of(entry.transformed_spec, Stage.HINT)
+    if predicted and set(predicted) <= set(hints):
+        return {name: _hint_score(name, hints[name], np.asarray(predicted[name]), batch) for name in predicted}
     truth = raw_outputs(batch)
     if set(predicted) != set(truth):
         raise BatchError(f"expected predictions of {sorted(truth)}, got {sorted(predicted)}")
@@ -41,6 +47,15 @@ def evaluate(algorithm: str, predictions: HasOutputs | Mapping[str, Any], batch:
             raise BatchError(f"output {name!r}: expected predictions of shape {truth[name].shape}, got {values.shape}")
         scores[name] = score(probe, values, truth[name])
     return scores | {"score": float(np.mean(list(scores.values())))}
+
+
+def _hint_score(name: str, probe: Probe, predicted: np.ndarray, batch: Batch) -> float:
+    """The score of one hint over all steps but the first, which networks are given; not a number if there are none."""
+    truth = batch.hints[name][1:]
+    if predicted.shape[1:] != truth.shape[1:] or len(predicted) < len(truth):
+        raise BatchError(f"hint {name!r}: expected predictions of shape {truth.shape}, got {predicted.shape}")
+    in_time = np.arange(1, 1 + len(truth))[:, None] < batch.lengths
+    return score(probe, predicted[: len(truth)][in_time], truth[in_time]) if in_time.any() else float("nan")
 
 
 def raw_outputs(batch: Batch) -> dict[str, np.ndarray]:

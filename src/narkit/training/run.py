@@ -12,13 +12,13 @@ from pathlib import Path
 import jax
 
 from narkit import machine
-from narkit.experiments.records import Chosen, RunRecord
 from narkit.fused import launch
 from narkit.training import selection
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
 from narkit.training.interruption import Interruption, interruption
+from narkit.training.record import Chosen, RunRecord
 from narkit.training.run_directory import RunDirectory
 from narkit.training.trainer import StoppedTraining, Trainer
 

@@ -1,0 +1,75 @@
+"""Traces of a few training steps, and the kernels in them that took most time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from narkit.bench.programs_of_step import Job, Prepared
+
+TRACED_STEPS = 3
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """What all runs of one kernel took in the traced steps."""
+
+    name: str
+    milliseconds: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace on disk, and the processor steps in it."""
+
+    folder: Path
+    processor_steps: int
+
+
+def trace(prepared: Prepared, job: Job, folder: Path) -> Trace:
+    """Leaves a trace of a few steps of one size in a folder. Opens with TensorBoard or Perfetto."""
+    meals = [job.feed.meal(step).on_device() for step in range(TRACED_STEPS)]
+    subject = prepared.subject
+    subject.run(meals[0]).block_until_ready()
+    folder.mkdir(parents=True, exist_ok=True)
+    with jax.profiler.trace(str(folder)):
+        jax.block_until_ready([subject.run(meal) for meal in meals])
+    return Trace(folder, sum(subject.processor_steps(meal) for meal in meals))
+
+
+def longest_kernels(folder: Path) -> list[KernelTime]:
+    """All kernels of a trace, those with the most time first.
+
+    On a GPU these are what its streams ran; without one, the operations that the program's threads ran.
+    """
+    reader = getattr(jax.profiler, "ProfileData", None)
+    files = sorted(folder.rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
+    if reader is None:
+        raise RuntimeError("this version of JAX cannot read traces (jax.profiler.ProfileData is missing)")
+    if not files:
+        raise RuntimeError(f"{folder} holds no trace")
+    planes = list(reader.from_file(str(files[-1])).planes)
+    on_gpu = [plane for plane in planes if plane.name.startswith("/device:GPU")]
+    total: dict[str, float] = defaultdict(float)
+    runs: dict[str, int] = defaultdict(int)
+    for plane in on_gpu or planes:
+        for line in plane.lines:
+            if on_gpu and not line.name.startswith("Stream"):
+                continue  # the other lines group the same kernels by module and by operation
+            for event in line.events:
+                if on_gpu or _is_operation(event):
+                    total[event.name] += event.duration_ns / 1e6
+                    runs[event.name] += 1
+    found = [KernelTime(name, milliseconds, runs[name]) for name, milliseconds in total.items()]
+    return sorted(found, key=lambda kernel: -kernel.milliseconds)
+
+
+def _is_operation(event: Any) -> bool:
+    """Whether a host's event is an operation of a program; loops and calls are left out, as they hold others."""
+    is_container = event.name.startswith(("while", "call", "conditional"))
+    return not is_container and any(name == "hlo_op" for name, _ in event.stats)

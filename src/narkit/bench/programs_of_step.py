@@ -1,0 +1,121 @@
+"""Compiles the training steps that are to be measured, several at a time, and looks at what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import jax
+
+from narkit.bench import launches
+from narkit.bench.projection import Evaluations
+from narkit.bench.subjects import NarkitSubject, Subject
+from narkit.bench.train_record import Compilation
+from narkit.training.feed import Feed, Meal
+
+
+@dataclass
+class Job:
+    """The training steps of one size: where their data comes from, and their program."""
+
+    size: int
+    feed: Feed
+    meal: Meal | None = None
+    program: jax.stages.Compiled | None = None
+    seconds: float = 0.0  # that it took to compile it
+    error: Exception | None = None
+
+
+@dataclass
+class Prepared:
+    """A subject that is ready to be measured."""
+
+    subject: Subject
+    jobs: list[Job]
+    evaluations: Evaluations | None = None
+    evaluation_seconds: list[float] = field(default_factory=list)
+    evaluation_error: Exception | None = None
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of every program."""
+        return [job.seconds for job in self.jobs if job.program is not None] + self.evaluation_seconds
+
+
+def prepare(subject: Subject, sizes: Sequence[int], evaluation: bool) -> Prepared:
+    """Lays out what has to be compiled for a subject."""
+    jobs = [Job(size, Feed(subject.config.replace(sizes=(size,)))) for size in sizes]
+    if not (evaluation and isinstance(subject, NarkitSubject)):
+        return Prepared(subject, jobs)
+    return Prepared(subject, jobs, Evaluations(subject))
+
+
+def compile_together(
+    group: Sequence[Prepared], steps: int, threads: int, is_over: Callable[[], bool]
+) -> list[Compilation]:
+    """Compiles the programs of some subjects, as many at a time as there are threads. Errors stay with their job."""
+    tasks: list[Callable[[], None]] = []
+    for prepared in group:
+        tasks += [lambda p=prepared, job=job: _compile_job(p.subject, job, steps) for job in prepared.jobs]
+        if prepared.evaluations is not None:
+            tasks += [
+                lambda p=prepared, run=run: _compile_evaluation(p, run) for run in prepared.evaluations.compile_jobs()
+            ]
+    start = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda task: None if is_over() else task(), tasks))
+    wall = time.perf_counter() - start
+    everything = sum(sum(prepared.seconds) for prepared in group) or 1.0
+    found = []
+    for prepared in group:
+        config, seconds = prepared.subject.config, prepared.seconds
+        share = wall * sum(seconds) / everything
+        implementation = prepared.subject.implementation
+        found.append(
+            Compilation(implementation, config.processor, config.algorithms[0], len(seconds), share, threads, seconds)
+        )
+    return found
+
+
+def _compile_job(subject: Subject, job: Job, steps: int) -> None:
+    """Compiles the program of the steps to be measured. It has room for the longest of their trajectories."""
+    try:
+        job.feed.measure(steps)
+        job.meal = job.feed.meal(0)
+        start = time.perf_counter()
+        job.program = subject.compile(job.meal)
+        job.seconds = time.perf_counter() - start
+    except Exception as error:  # reported with the cell; the others go on
+        job.error = error
+
+
+def _compile_evaluation(prepared: Prepared, run: Callable[[], object]) -> None:
+    start = time.perf_counter()
+    try:
+        run()
+        prepared.evaluation_seconds.append(time.perf_counter() - start)
+    except Exception as error:
+        prepared.evaluation_error = error
+
+
+def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | None:
+    """Operations that a program launches; None where they are not counted: on CPUs they are no kernels."""
+    if jax.default_backend() != "gpu":
+        return None
+    try:
+        found = launches.count(program.as_text() or "")
+    except launches.UnreadableProgram:
+        return None
+    return {"forward": found.forward.kinds, "backward": found.backward.kinds, "outside": found.outside.kinds}
+
+
+def program_bytes(program: jax.stages.Compiled) -> int | None:
+    """Arguments, results and temporary room of a program."""
+    stats = program.memory_analysis()
+    if stats is None:
+        return None
+    return (
+        stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes - stats.alias_size_in_bytes
+    )

@@ -1,0 +1,116 @@
+"""What `narkit bench train` measures: the training step of a network on one algorithm, behind one small interface."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+import jax
+
+from narkit import fused
+from narkit.bench.train_record import NARKIT, PLAIN
+from narkit.errors import UnknownNameError
+from narkit.training.config import TrainConfig
+from narkit.training.feed import Meal
+from narkit.training.programs import Programs
+
+PLAIN_SCRIPT = Path(__file__).parents[3] / "benchmarks" / "plain_team.py"
+
+
+class Subject(Protocol):
+    """A training step of all seeds, with the state that it changes."""
+
+    implementation: str
+    config: TrainConfig
+
+    def compile(self, meal: Meal) -> jax.stages.Compiled:
+        """The program for meals of this shape; compiled once."""
+        ...
+
+    def run(self, meal: Meal) -> jax.Array:
+        """Hands one step to the device; returns the losses."""
+        ...
+
+    def processor_steps(self, meal: Meal) -> int:
+        """How many steps the processor takes on a meal."""
+        ...
+
+
+class NarkitSubject:
+    """The training step that `narkit.train` takes."""
+
+    implementation = NARKIT
+
+    def __init__(self, config: TrainConfig):
+        self.config = config
+        self.programs = Programs(config)
+        self.state = self.programs.initial_state()
+        self._blank = jax.eval_shape(lambda: self.state)  # compiling must not hold on to a state that is used up
+
+    def compile(self, meal: Meal) -> jax.stages.Compiled:
+        return self.programs.compile_step(self._blank, meal.packed)
+
+    def run(self, meal: Meal) -> jax.Array:
+        self.state, losses = self.programs.train_step(self.state, meal.packed)
+        return losses
+
+    def processor_steps(self, meal: Meal) -> int:
+        return meal.num_steps
+
+
+class PlainSubject:
+    """The same network written out in plain JAX, from `benchmarks/plain_team.py`.
+
+    Its loop is a scan, so it takes as many steps as the hints have rows.
+    """
+
+    implementation = PLAIN
+
+    def __init__(self, config: TrainConfig):
+        if config.processor != "team":
+            raise UnknownNameError("processor of the plain transcription", config.processor, ["team"])
+        self.config = config
+        self._plain: Any = load_plain_team()
+        self._state = self._plain.initial_state(config)
+        self._blank = jax.eval_shape(lambda: self._state)
+        step = self._plain.training_step(config)
+        self._jit = jax.jit(lambda state, packed: step(state, packed.unpack()), donate_argnums=0)
+        self._compiled: dict[tuple, jax.stages.Compiled] = {}
+
+    def compile(self, meal: Meal) -> jax.stages.Compiled:
+        key = meal.packed.layout
+        if key not in self._compiled:
+            self._compiled[key] = self._jit.lower(self._blank, meal.packed).compile()
+        return self._compiled[key]
+
+    def run(self, meal: Meal) -> jax.Array:
+        self._state, losses = self.compile(meal)(self._state, meal.packed)
+        return losses
+
+    def processor_steps(self, meal: Meal) -> int:
+        return most_steps(meal)
+
+
+def most_steps(meal: Meal) -> int:
+    """How many processor steps a meal has room for."""
+    return max(1, meal.packed.layout.num_rows - 1)
+
+
+def load_plain_team() -> ModuleType:
+    """The plain transcription, which is no part of the installed package."""
+    if not PLAIN_SCRIPT.is_file():
+        raise FileNotFoundError(
+            f"{PLAIN_SCRIPT} was not found; the plain transcription comes with the source tree, not with the package"
+        )
+    module_spec = importlib.util.spec_from_file_location("plain_team", PLAIN_SCRIPT)
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    return module
+
+
+def paths_taken(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> dict[str, str]:
+    """Which part of a network runs as a fused kernel and which as plain JAX."""
+    return fused.report_paths(algorithm, processor, num_nodes, hidden_size)

@@ -1,0 +1,280 @@
+"""`narkit bench train`: what a training step costs, counted and timed, for each algorithm, processor and size."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from narkit import machine
+from narkit.algorithms import ALGORITHMS
+from narkit.bench.programs_of_step import Job, Prepared, compile_together, count_launches, prepare, program_bytes
+from narkit.bench.projection import project
+from narkit.bench.subjects import NarkitSubject, PlainSubject, Subject, most_steps, paths_taken
+from narkit.bench.train_record import Cell, Failure, Record
+from narkit.training.config import TrainConfig
+from narkit.training.feed import Feed, Meal
+from narkit.training.packing import with_num_steps
+from narkit.training.run import default_threads
+from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA, is_idle, short_turns
+
+PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "numpy", "numba")
+REPEATS = 5  # of the two runs that tell the loop from what is around it
+MANY_STEPS = 64  # of the longer one of them
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is to be measured."""
+
+    algorithms: tuple[str, ...]
+    processors: tuple[str, ...] = ("team", "triplet_gmpnn")
+    sizes: tuple[int, ...] = (4, 7, 11, 13, 16)
+    num_seeds: int = 5
+    steps: int = 50
+    hidden_size: int = 128
+    batch_size: int = 32
+    plain: bool = False
+    evaluation: bool = False  # time validation and test, too
+    threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
+    together: int = 1  # of how many algorithms programs are compiled at the same time
+    budget: float | None = None  # seconds
+
+    def config(self, processor: str, algorithm: str) -> TrainConfig:
+        return TrainConfig(
+            (algorithm,),
+            processor,
+            hidden_size=self.hidden_size,
+            seeds=tuple(range(self.num_seeds)),
+            sizes=self.sizes,
+            batch_size=self.batch_size,
+        )
+
+
+def new_record(options: Options) -> Record:
+    return Record(
+        device=machine.device_name(),
+        backend=jax.default_backend(),
+        cpu=machine.cpu_model(),
+        hidden_size=options.hidden_size,
+        batch_size=options.batch_size,
+        num_seeds=options.num_seeds,
+        sizes=list(options.sizes),
+        compilation_cache=jax.config.jax_compilation_cache_dir is not None,  # type: ignore[attr-defined]
+        versions=machine.versions(*PACKAGES),
+        commit=machine.commit(),
+        date=_today(),
+    )
+
+
+def _today() -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def measure(
+    options: Options, record: Record, tell: Callable[[str], None], save: Callable[[], None]
+) -> Iterator[Prepared]:
+    """Measures everything that the record does not have yet, and saves it after every algorithm.
+
+    Yields each subject after it was measured, for who wants to look closer at it. Ends early when the budget is spent.
+    """
+    start = time.perf_counter()
+
+    def is_over() -> bool:
+        return options.budget is not None and time.perf_counter() - start > options.budget
+
+    last_group = 0.0
+    for group in _groups(_wanted(options, record), options.together):
+        began = time.perf_counter()
+        if options.budget is not None and began - start + last_group > options.budget:
+            return  # compiling cannot be interrupted, so what will probably not fit is not begun
+        tell("compiling " + ", ".join(f"{algorithm} ({processor})" for _, processor, algorithm in group))
+        prepared = []
+        for kind, processor, algorithm in group:
+            record.forget(kind.implementation, processor, algorithm)
+            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
+            try:
+                prepared.append(prepare(kind(options.config(processor, algorithm)), sizes, options.evaluation))
+            except Exception as error:  # such as an algorithm that the plain transcription cannot do
+                record.failures.append(Failure.of(error, kind.implementation, processor, algorithm, None))
+                save()
+        steps = warm_up(options.steps) + options.steps + IN_FLIGHT
+        compilations = compile_together(prepared, steps, options.threads, is_over)
+        for one, compilation in zip(prepared, compilations, strict=True):
+            _measure_subject(options, record, one, tell, is_over)
+            record.compilations.append(compilation)
+            save()
+            yield one
+        last_group = time.perf_counter() - began
+    record.complete = not is_over()
+    save()
+
+
+def _wanted(options: Options, record: Record) -> list[tuple[type[NarkitSubject | PlainSubject], str, str]]:
+    """What is to be measured: each as (implementation, processor, algorithm)."""
+    wanted = []
+    for processor in options.processors:
+        kinds = [NarkitSubject, PlainSubject] if options.plain and processor == "team" else [NarkitSubject]
+        for algorithm in options.algorithms:
+            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
+            wanted += [
+                (kind, processor, algorithm)
+                for kind in kinds
+                if not record.has(kind.implementation, processor, algorithm, sizes)
+            ]
+    return wanted
+
+
+def _groups(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _measure_subject(
+    options: Options,
+    record: Record,
+    prepared: Prepared,
+    tell: Callable[[str], None],
+    is_over: Callable[[], bool],
+) -> None:
+    """Measures every size. What fails is noted and does not cost the measurements of the others."""
+    subject = prepared.subject
+    config = subject.config
+    name = config.algorithms[0]
+
+    def failed(size: int, error: Exception) -> None:
+        record.failures.append(Failure.of(error, subject.implementation, config.processor, name, size))
+
+    for job in prepared.jobs:
+        if is_over():
+            return
+        tell(f"{name}, {config.processor} ({subject.implementation}), n = {job.size}")
+        try:
+            if job.error is not None:
+                raise job.error
+            record.cells.append(measure_cell(subject, job, options.steps))
+        except Exception as error:
+            failed(job.size, error)
+    if prepared.evaluations is not None and not is_over():
+        tell(f"{name}, {config.processor}: validation and test")
+        try:
+            if prepared.evaluation_error is not None:
+                raise prepared.evaluation_error
+            record.evaluations.append(prepared.evaluations.timed())
+        except Exception as error:
+            failed(0, error)
+
+
+def warm_up(steps: int) -> int:
+    """Steps before the measured ones: until what was made ahead of the first is used up, and the pipeline is full."""
+    return min(LOOK_AHEAD + IN_FLIGHT, max(steps, 2))
+
+
+def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
+    """Times the steps of one size and looks at their program."""
+    assert job.meal is not None and job.program is not None
+    loop, outside = _around_the_loop(subject, job.meal)
+    run = pipelined(subject, job.feed, steps)
+    config = subject.config
+    algorithm, num_nodes = config.algorithms[0], job.meal.packed.layout.num_nodes
+    return Cell(
+        implementation=subject.implementation,
+        processor=config.processor,
+        algorithm=algorithm,
+        size=job.size,
+        num_nodes=num_nodes,
+        steps=steps,
+        processor_steps=statistics.mean(run.processor_steps),
+        step_ms=1e3 * run.seconds / steps,
+        processor_step_ms=1e3 * run.seconds / sum(run.processor_steps),
+        loop_ms=loop,
+        outside_ms=outside,
+        waiting_share=run.waiting / run.seconds,
+        launches=count_launches(job.program),
+        compile_seconds=[job.seconds],
+        program_bytes=program_bytes(job.program),
+        peak_bytes=machine.peak_memory(),
+        paths=(
+            paths_taken(algorithm, config.processor, num_nodes, config.hidden_size)
+            if isinstance(subject, NarkitSubject)
+            else {"all": "plain"}
+        ),
+        commit=machine.commit(),
+        date=_today(),
+    )
+
+
+@dataclass
+class Run:
+    """The measured steps: seconds from the end of the step before them to the end of the last, and where they went.
+
+    Not of single steps: that they have ended is seen a few steps later, of several at once.
+    """
+
+    seconds: float
+    processor_steps: list[int]
+    waiting: float
+
+
+def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
+    """Steps as the trainer takes them: data made ahead on as many threads, which take turns as often, several steps in
+    flight, none waited for at once.
+
+    Some more are taken before and after, so that all that is measured happens with a full pipeline.
+    """
+    warm = warm_up(steps)
+    in_flight: deque[jax.Array] = deque()
+    ends, processor_steps, waits = [], [], []
+    with short_turns(), feed.ahead(0, LOOK_AHEAD, min(default_threads(), MAKING_DATA)) as meals:
+        for _ in range(warm + steps + IN_FLIGHT):
+            asked = time.perf_counter()
+            meal = next(meals)
+            if is_idle(in_flight):
+                waits.append((asked, time.perf_counter()))
+            processor_steps.append(subject.processor_steps(meal))
+            in_flight.append(subject.run(meal))
+            if len(in_flight) > IN_FLIGHT:
+                np.asarray(in_flight.popleft())
+                ends.append(time.perf_counter())
+        jax.block_until_ready(list(in_flight))
+    start, end = ends[warm - 1], ends[-1]
+    waiting = sum(until - asked for asked, until in waits if start <= asked and until <= end)
+    return Run(end - start, processor_steps[warm : warm + steps], waiting)
+
+
+def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float | None]:
+    """What one more processor step costs, and what is left: from the same program with few and with many steps.
+
+    The batch is on the device before: that it is moved there is no part of the program.
+    """
+    few, many = 1, min(most_steps(meal), MANY_STEPS)
+    if many < 3 or not isinstance(subject, NarkitSubject):
+        return None, None
+
+    def timed(num_steps: int) -> float:
+        cut = Meal(with_num_steps(meal.packed, num_steps), num_steps).on_device()
+        times = []
+        for _ in range(REPEATS + 1):  # the first warms up
+            start = time.perf_counter()
+            subject.run(cut).block_until_ready()
+            times.append(time.perf_counter() - start)
+        return 1e3 * statistics.median(times[1:])
+
+    short, long = timed(few), timed(many)
+    slope = (long - short) / (many - few)
+    return slope, short - few * slope
+
+
+def as_json(record: Record) -> str:
+    """The record with what follows from it."""
+    found = {name: project(record, name) for name in record.processors}
+    projections = {name: asdict(projection) for name, projection in found.items() if projection is not None}
+    return json.dumps({**asdict(record), "projections": projections}, indent=1) + "\n"

@@ -1,0 +1,265 @@
+"""The measurements of `narkit bench train` as tables, on a console and as a Markdown page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from narkit.algorithms import ALGORITHMS
+from narkit.bench.profiling import KernelTime, Trace
+from narkit.bench.projection import FORMULA, Projection, project
+from narkit.bench.train_record import NARKIT, PLAIN, Cell, Record
+
+HEADER = (
+    "algorithm", "n", "kernels fwd", "kernels bwd", "kernels outside", "proc. steps", "ms/proc. step",
+    "ms in the loop", "ms outside", "ms/step", "waiting", "compile s", "MB", "path",
+)  # fmt: skip
+COMPARISON_HEADER = (
+    "processor", "algorithm", "n", "narkit ms/step", "plain JAX ms/step", "ratio", "narkit ms/proc. step",
+    "plain JAX ms/proc. step", "ratio",
+)  # fmt: skip
+COMPARISON = (
+    "narkit's network and the same network written out in plain JAX, measured in one run on the same data. Plain JAX "
+    "takes as many processor steps as the hints have room for, narkit as many as the longest sample needs; the second "
+    "ratio is per processor step and leaves that advantage out."
+)
+COMPILATION = (
+    "Seconds of the wall for all programs of an algorithm, shared out among algorithms that were compiled at the same "
+    "time; and the slowest program's own."
+)
+COMPILATION_HEADER = ("processor", "implementation", "algorithm", "programs", "s", "slowest s", "threads")
+SUM_HEADER = (
+    "processor", "algorithms", "minutes", "training", "validation", "test", "compilation", "ms/proc. step, all in",
+)  # fmt: skip
+NOT_COUNTED = "not counted"
+LONGEST = 20
+
+
+def print_record(console: Console, record: Record) -> None:
+    """All cells by processor, then failures, projections and circumstances."""
+    for title, cells in _groups(record).items():
+        _print_table(console, title, HEADER, [_row(cell) for cell in cells])
+    if rows := _comparison_rows(record):
+        _print_table(console, "beside plain JAX", COMPARISON_HEADER, rows)
+    for compilation in record.compilations:
+        console.print(
+            f"{compilation.algorithm}, {compilation.processor} ({compilation.implementation}): {compilation.programs} "
+            f"compilations in {compilation.seconds:.1f} s on {compilation.threads} threads; the slowest took "
+            f"{max(compilation.program_seconds, default=0.0):.1f} s",
+            highlight=False,
+            soft_wrap=True,
+        )
+    for failure in record.failures:
+        console.print(
+            f"failed: {failure.algorithm}, {failure.processor} ({failure.implementation}), {failure.where}: "
+            f"{failure.error}",
+            style="red",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    _print_projections(console, record)
+    for line in circumstances(record):
+        console.print(line, style="dim", highlight=False, soft_wrap=True)
+
+
+def _print_table(console: Console, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(header):
+        table.add_column(column, justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _groups(record: Record) -> dict[str, list[Cell]]:
+    """The cells by processor and implementation."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in record.cells:
+        groups.setdefault(f"{cell.processor} ({cell.implementation})", []).append(cell)
+    return groups
+
+
+def _comparison_rows(record: Record) -> list[list[str]]:
+    """narkit beside plain JAX, where one run measured both."""
+    plain = {cell.place[1:]: cell for cell in record.cells if cell.implementation == PLAIN}
+    rows = []
+    for ours in record.cells:
+        theirs = plain.get(ours.place[1:])
+        if ours.implementation != NARKIT or theirs is None:
+            continue
+        if (ours.commit, ours.date) != (theirs.commit, theirs.date):  # of another run
+            continue
+        row = [ours.processor, ours.algorithm, str(ours.size)]
+        for a, b in ((ours.step_ms, theirs.step_ms), (ours.processor_step_ms, theirs.processor_step_ms)):
+            row += [_ms(a), _ms(b), f"{b / a:.1f}×"]
+        rows.append(row)
+    return rows
+
+
+def _row(cell: Cell) -> list[str]:
+    counts = [cell.launched(where) for where in ("forward", "backward", "outside")]
+    counted = [NOT_COUNTED, "", ""] if cell.launches is None else [str(count) for count in counts]
+    return [
+        cell.algorithm,
+        str(cell.size),
+        *counted,
+        f"{cell.processor_steps:.1f}",
+        _ms(cell.processor_step_ms),
+        _ms(cell.loop_ms),
+        _ms(cell.outside_ms),
+        _ms(cell.step_ms),
+        f"{100 * cell.waiting_share:.1f} %",
+        " + ".join(f"{second:.1f}" for second in cell.compile_seconds),
+        "" if cell.program_bytes is None else f"{cell.program_bytes / 1e6:,.0f}",
+        _paths(cell.paths),
+    ]
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _paths(paths: dict[str, str]) -> str:
+    """`fused`, `plain`, or which part is which."""
+    kinds = Counter(paths.values())
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return ", ".join(f"{part}: {kind}" for part, kind in paths.items())
+
+
+def _sums(record: Record) -> dict[str, Projection]:
+    """The projections that are sums, by processor."""
+    found = {processor: project(record, processor) for processor in record.processors}
+    return {name: each for name, each in found.items() if each is not None and each.algorithms > 1}
+
+
+def _print_projections(console: Console, record: Record) -> None:
+    for processor, found in _sums(record).items():
+        console.print(
+            f"{processor}, 10,000 steps of {found.algorithms} algorithms: {found.total / 60:.1f} min = training "
+            f"{found.training / 60:.1f} + validation {found.validation / 60:.1f} + test {found.test / 60:.1f} + "
+            f"compilation {found.compilation / 60:.1f}; {found.milliseconds_per_processor_step:.3f} ms per processor "
+            f"step all in. Formula: {found.formula}.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        for text, names in (("not in the sum", found.missing), ("without evaluation", found.without_evaluation)):
+            if names:
+                console.print(f"  {text}: {', '.join(names)}", highlight=False, soft_wrap=True)
+
+
+def circumstances(record: Record) -> list[str]:
+    """Where and with what it was measured, and what the columns mean."""
+    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    peak = max((cell.peak_bytes for cell in record.cells if cell.peak_bytes is not None), default=None)
+    memory = "the device does not report its peak memory" if peak is None else f"peak memory {peak / 1e9:.2f} GB"
+    cache = "on" if record.compilation_cache else "off"
+    commits = ", ".join(dict.fromkeys(cell.commit for cell in record.cells)) or record.commit
+    lines = [
+        f"{record.device} ({record.backend}), {record.num_seeds} seeds as one program, batch {record.batch_size}, "
+        f"h = {record.hidden_size}, forward + backward + Adam; {memory}; compilation cache {cache}. {record.date}, "
+        f"commit {commits}, {versions}.",
+        "Kernels per processor step, forward and backward, and once per training step outside the loops, counted from "
+        "the compiled program. Milliseconds: a run of fresh batches with several steps in flight, divided by its "
+        "processor steps and by its training steps; and what one more processor step costs.",
+    ]
+    if not record.complete:
+        lines.append("Not complete: the budget was spent, or the run was stopped. --append goes on with it.")
+    return lines
+
+
+def as_markdown(record: Record) -> str:
+    """The same as a Markdown page."""
+    lines = ["# Speed of training steps", ""]
+    for line in circumstances(record):
+        lines += [line, ""]
+    for title, cells in _groups(record).items():
+        paths = dict.fromkeys(_paths(cell.paths) for cell in cells)
+        shared = len(paths) == 1
+        lines += [f"## {title}", "", *([f"Path: {next(iter(paths))}.", ""] if shared else [])]
+        columns = len(HEADER) - shared  # the path is the last one
+        lines += _markdown_table(HEADER[:columns], [_row(cell)[:columns] for cell in cells], texts=1)
+    if rows := _comparison_rows(record):
+        lines += ["## Beside plain JAX", "", COMPARISON, "", *_markdown_table(COMPARISON_HEADER, rows, texts=2)]
+    if rows := _compilation_rows(record):
+        lines += ["## Compilation", "", COMPILATION, ""]
+        lines += _markdown_table(COMPILATION_HEADER, rows, texts=3)
+    if sums := _sums(record):
+        lines += ["## The sum", "", f"For 10,000 steps: {FORMULA}.", ""]
+        lines += _markdown_table(SUM_HEADER, [_sum_row(name, found) for name, found in sums.items()], texts=1)
+        lines += [f"- {name}: {remark}" for name, found in sums.items() for remark in _remarks(found)] + [""]
+    if record.failures:
+        lines += ["## Failures", ""]
+        for failure in record.failures:
+            which = f"{failure.algorithm}, {failure.processor} ({failure.implementation})"
+            lines.append(f"- {which}, {failure.where}: {failure.error}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> list[str]:
+    """A table and an empty line after it; the first columns are texts, the others numbers."""
+    rule = f"|{' --- |' * texts}{' ---: |' * (len(header) - texts)}"
+    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def _compilation_rows(record: Record) -> list[list[str]]:
+    return [
+        [
+            each.processor, each.implementation, each.algorithm, str(each.programs), f"{each.seconds:.1f}",
+            f"{max(each.program_seconds, default=0.0):.1f}", str(each.threads),
+        ]
+        for each in record.compilations
+    ]  # fmt: skip
+
+
+def _sum_row(processor: str, found: Projection) -> list[str]:
+    total, training, validation, test, compilation = (
+        f"{seconds / 60:.1f}"
+        for seconds in (found.total, found.training, found.validation, found.test, found.compilation)
+    )
+    if len(found.without_evaluation) == found.algorithms:
+        validation = test = "not timed"
+    minutes = (total, training, validation, test, compilation)
+    return [processor, str(found.algorithms), *minutes, f"{found.milliseconds_per_processor_step:.3f}"]
+
+
+def _remarks(found: Projection) -> list[str]:
+    """What the sum lacks; if that is most, what it has."""
+    remarks = []
+    if len(found.missing) > found.algorithms:
+        remarks.append(f"only of {', '.join(sorted(ALGORITHMS.keys() - set(found.missing)))}")
+    elif found.missing:
+        remarks.append(f"without {', '.join(found.missing)}")
+    if found.without_evaluation:
+        remarks.append(f"without the time of validation and test: {', '.join(found.without_evaluation)}")
+    return remarks
+
+
+def print_longest(console: Console, title: str, trace: Trace, kernels: Sequence[KernelTime]) -> None:
+    """The kernels with the most time."""
+    total = sum(kernel.milliseconds for kernel in kernels)
+    runs = sum(kernel.runs for kernel in kernels)
+    steps = trace.processor_steps
+    table = Table(title=f"{title}: where the time went", title_justify="left")
+    for i, column in enumerate(("kernel", "µs per processor step", "share", "runs per processor step")):
+        table.add_column(column, justify="right" if i else "left", no_wrap=i == 0, max_width=70 if i == 0 else None)
+    for kernel in kernels[:LONGEST]:
+        table.add_row(
+            kernel.name,
+            f"{1e3 * kernel.milliseconds / steps:.1f}",
+            f"{100 * kernel.milliseconds / total:.1f} %",
+            f"{kernel.runs / steps:.1f}",
+        )
+    console.print(table)
+    console.print(
+        f"all {len(kernels)} kernels: {1e3 * total / steps:.1f} µs and {runs / steps:.1f} runs per processor step; "
+        f"trace in {trace.folder}",
+        highlight=False,
+        soft_wrap=True,
+    )

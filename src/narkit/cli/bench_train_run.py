@@ -1,0 +1,150 @@
+"""What `narkit bench train` does: runs the measurements, shows and stores them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from narkit import machine
+from narkit.bench import profiling, train, train_reference, train_report
+from narkit.bench.programs_of_step import Prepared
+from narkit.bench.subjects import load_plain_team
+from narkit.bench.train_record import Record
+from narkit.cli.choices import plain_errors
+from narkit.files import write_with_folder
+
+SETTINGS = ("device", "sizes", "hidden_size", "batch_size", "num_seeds")  # of a record; measurements share them
+WIDTH = 190  # of the tables where no terminal says otherwise
+
+
+def wide_console() -> Console:
+    """A console that does not fold the tables' columns when its output goes to a file."""
+    return Console() if Console().is_terminal else Console(width=WIDTH)
+
+
+class IncompatibleRecord(OSError):
+    """A stored record cannot be continued or replaced by what was asked for."""
+
+
+def run(console: Console, options: train.Options, out: Path | None, append: bool, profile: Path | None) -> Record:
+    """Measures and prints; with `out` stores, with `profile` traces each network at its largest size, too."""
+    if options.plain:
+        with plain_errors("--plain"):
+            load_plain_team()
+    with plain_errors("--out"):
+        record = _start(options, out, append)
+
+    def save() -> None:
+        if out is not None:
+            with plain_errors("--out"):
+                write_with_folder(out.with_suffix(".json"), train.as_json(record))
+                write_with_folder(out.with_suffix(".md"), train_report.as_markdown(record))
+
+    for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
+        if profile is not None:
+            with plain_errors("--profile"):
+                _trace(console, prepared, profile)
+    save()
+    train_report.print_record(console, record)
+    _tell_where(console, out)
+    return record
+
+
+def compare(
+    console: Console,
+    python: Path,
+    processors: Sequence[str],
+    steps: int,
+    hidden_size: int,
+    batch_size: int,
+    out: Path | None,
+) -> None:
+    """Compares training steps on the CPU with dm-clrs in another interpreter."""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        raise OSError("the comparison with dm-clrs is one of CPUs; set JAX_PLATFORMS=cpu")
+    algorithm, size = "bfs", 16
+    if out is not None:
+        settings = {"algorithm": algorithm, "size": size, "hidden_size": hidden_size, "batch_size": batch_size}
+        with plain_errors("--out"):
+            _refuse_other(out.with_suffix(".json"), settings | {"cpu": machine.cpu_model()})
+    tell = _teller(Console(stderr=True))
+    record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, tell)
+    train_reference.print_table(console, record)
+    if out is not None:
+        with plain_errors("--out"):
+            write_with_folder(out.with_suffix(".json"), train_reference.as_json(record))
+            write_with_folder(out.with_suffix(".md"), train_reference.as_markdown(record))
+    _tell_where(console, out)
+
+
+def _teller(console: Console) -> Callable[[str], None]:
+    return lambda text: console.print(text, style="dim", highlight=False, soft_wrap=True)
+
+
+def _tell_where(console: Console, out: Path | None) -> None:
+    if out is None:
+        text = "not stored; --out FILE keeps it as FILE.json and FILE.md"
+    else:
+        text = f"stored: {out.with_suffix('.json')} and {out.with_suffix('.md')}"
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+def _start(options: train.Options, out: Path | None, append: bool) -> Record:
+    """The record to fill: a new one, or what is stored already."""
+    fresh = train.new_record(options)
+    if out is None:
+        return fresh
+    path = out.with_suffix(".json")
+    _refuse_other(path, {name: getattr(fresh, name) for name in SETTINGS})
+    if not append or not path.exists():
+        return fresh
+    try:
+        known = Record.from_json(path.read_text())
+    except (ValueError, KeyError, TypeError) as error:
+        raise IncompatibleRecord(f"{path} cannot be continued: {error}; leave out --append to replace it") from None
+    known.complete = False
+    known.versions, known.commit, known.date = fresh.versions, fresh.commit, fresh.date
+    return known
+
+
+def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
+    """Raises if there is a record that was measured otherwise: a laptop must not replace what a GPU measured."""
+    if not path.exists():
+        return
+    try:
+        stored = json.loads(path.read_text())
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict) or not settings.keys() <= stored.keys():
+        raise IncompatibleRecord(f"{path} is no record of such measurements; give another --out, or delete the file")
+    differing = [name for name, value in settings.items() if stored[name] != value]
+    if not differing:
+        return
+    theirs, ours = (", ".join(f"{name} {each.get(name)}" for name in differing) for each in (stored, settings))
+    raise IncompatibleRecord(
+        f"{path} was measured with {theirs}; this would be {ours}; give another --out, measure with the same settings, "
+        "or delete the file"
+    )
+
+
+def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
+    config = prepared.subject.config
+    jobs = [job for job in prepared.jobs if job.meal is not None]
+    if not jobs:
+        return
+    job = max(jobs, key=lambda job: job.size)
+    title = f"{config.algorithms[0]}, {config.processor} ({prepared.subject.implementation}), n = {job.size}"
+    name = "-".join([config.algorithms[0], config.processor, prepared.subject.implementation, str(job.size)])
+    trace = profiling.trace(prepared, job, folder / name.replace(" ", "-"))
+    try:
+        kernels = profiling.longest_kernels(trace.folder)
+    except (RuntimeError, ValueError) as error:
+        console.print(f"{title}: trace in {trace.folder}, not summarised: {error}", soft_wrap=True, highlight=False)
+        return
+    train_report.print_longest(console, title, trace, kernels)

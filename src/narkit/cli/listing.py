@@ -1,0 +1,207 @@
+"""`narkit list`: what there is to choose from, as tables that fit 80 columns and as JSON."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from narkit.cli.choices import one_of
+from narkit.cli.help import examples
+from narkit.spec import Algorithm, Stage, stage_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SIZE = 16
+_STAGES = {Stage.INPUT: "in", Stage.HINT: "hints", Stage.OUTPUT: "out"}
+
+# What `measured_length` gives; kept here because measuring compiles every algorithm. A test compares.
+TYPICAL_LENGTHS: dict[str, int] = {
+    "activity_selector": 17,
+    "articulation_points": 55,
+    "bellman_ford": 5,
+    "bfs": 3,
+    "binary_search": 5,
+    "bridges": 55,
+    "bubble_sort": 121,
+    "dag_shortest_paths": 16,
+    "dfs": 48,
+    "dijkstra": 14,
+    "find_maximum_subarray_kadane": 16,
+    "floyd_warshall": 16,
+    "graham_scan": 26,
+    "heapsort": 84,
+    "insertion_sort": 16,
+    "jarvis_march": 137,
+    "kmp_matcher": 15,
+    "lcs_length": 9,
+    "matrix_chain_order": 13,
+    "minimum": 16,
+    "mst_kruskal": 12,
+    "mst_prim": 14,
+    "naive_string_matcher": 10,
+    "optimal_bst": 17,
+    "quickselect": 39,
+    "quicksort": 60,
+    "segments_intersect": 5,
+    "strongly_connected_components": 92,
+    "task_scheduling": 17,
+    "topological_sort": 37,
+}
+
+
+def measured_length(name: str) -> int:
+    """The median number of steps over one training batch at the nominal size 16."""
+    import numpy as np
+
+    from narkit.data.execution import sample
+
+    return int(np.median(sample(name, size=SIZE, batch_size=32, seed=0).lengths))
+
+
+def _typical_lengths() -> dict[str, int]:
+    """Known lengths, and measured ones for algorithms that came from elsewhere."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from narkit.algorithms import ALGORITHMS
+
+    unknown = [name for name in ALGORITHMS if name not in TYPICAL_LENGTHS]
+    steps = track(unknown, "measuring lengths", console=Console(stderr=True), transient=True, disable=not unknown)
+    return TYPICAL_LENGTHS | {name: measured_length(name) for name in steps}
+
+
+def print_algorithms(console: Console) -> None:
+    """Prints the table of all algorithms, which fits 80 columns."""
+    entries = _by_category()
+    lengths = _typical_lengths()
+    table = _table(f"{len(entries)} algorithms")
+    table.add_column("algorithm", style="bold cyan", overflow="fold")
+    table.add_column("category", style="green")
+    for stage in _STAGES:
+        table.add_column(_STAGES[stage], justify="right")
+    table.add_column("steps", justify="right")
+    for entry in entries:
+        counts = [str(len(stage_of(entry.spec, stage))) for stage in _STAGES]
+        table.add_row(entry.name, entry.category, *counts, str(lengths[entry.name]))
+    console.print(table)
+    console.print(f"steps: the typical number at n = {SIZE}; in, hints, out: how many probes of each there are.")
+    console.print("narkit data show ALGORITHM tells what every probe means.")
+
+
+def describe_algorithms() -> list[dict[str, Any]]:
+    """The algorithms with all their probes, for machines."""
+    lengths = _typical_lengths()
+    return [
+        {
+            "name": entry.name,
+            "category": entry.category,
+            "summary": entry.summary,
+            "typical_steps": lengths[entry.name],
+            **{f"{stage}s": _probes(entry, stage) for stage in _STAGES},
+        }
+        for entry in _by_category()
+    ]
+
+
+def _probes(entry: Algorithm, stage: Stage) -> dict[str, dict[str, str]]:
+    return {
+        name: {"location": probe.location, "kind": probe.kind, "meaning": probe.meaning}
+        for name, probe in stage_of(entry.spec, stage).items()
+    }
+
+
+def _by_category() -> list[Algorithm]:
+    from narkit.algorithms import ALGORITHMS
+
+    return sorted(ALGORITHMS.values(), key=lambda entry: (entry.category, entry.name))
+
+
+def describe_processors() -> list[dict[str, Any]]:
+    """The processors, built in and registered from elsewhere, with the first line of their description."""
+    from narkit.models.processors import PROCESSORS
+
+    return [{"name": name, "summary": _summary(factory)} for name, factory in PROCESSORS.items()]
+
+
+def _summary(factory: Any) -> str:
+    """The first line of what a class says of itself; of a configured class that of the class."""
+    return (inspect.getdoc(getattr(factory, "func", factory)) or "").split("\n")[0]
+
+
+def describe_presets() -> list[dict[str, Any]]:
+    """The presets, each with the settings in which it differs from the default ones."""
+    from narkit.training.presets import PRESETS, preset
+
+    described = []
+    for name, settings in PRESETS.items():
+        values = preset(name, algorithms="bfs").to_json()
+        described.append({"name": name, "settings": {setting: values[setting] for setting in settings}})
+    return described
+
+
+def print_named(console: Console, what: str, entries: list[dict[str, Any]]) -> None:
+    """Prints entries that have a name and a summary, or settings."""
+    table = _table(f"{len(entries)} {what}")
+    table.add_column("name", style="bold cyan", no_wrap=True)
+    table.add_column("what it is")
+    for entry in entries:
+        told = entry.get("summary") or ", ".join(f"{name}={_short(value)}" for name, value in entry["settings"].items())
+        table.add_row(entry["name"], told)
+    console.print(table)
+
+
+def _short(value: Any) -> str:
+    """A setting as one would type it; validation sets by name and size."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "+".join(f"{each['name']}(n={each['size']})" for each in value)
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _table(title: str) -> Table:
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="bold")
+
+
+LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "algorithms": describe_algorithms,
+    "processors": describe_processors,
+    "presets": describe_presets,
+}
+
+
+def print_list(console: Console, what: str) -> None:
+    """Prints one of the lists as a table."""
+    if what == "algorithms":
+        print_algorithms(console)
+    else:
+        print_named(console, what, LISTS[what]())
+
+
+app = typer.Typer()
+
+
+@app.command(
+    "list",
+    epilog=examples("narkit list", "narkit list processors", "narkit list presets --json", "narkit list --json"),
+)
+def list_choices(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="One of algorithms, processors and presets.")
+    ] = "algorithms",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+) -> None:
+    """List what there is: algorithms (with category, number of probes and typical steps), processors or presets."""
+    from rich.console import Console
+
+    one_of("list", what, LISTS)
+    if as_json:
+        typer.echo(json.dumps(LISTS[what](), indent=2))
+    else:
+        print_list(Console(), what)

@@ -1,0 +1,181 @@
+"""`narkit data show`: the run of an algorithm step by step, in words and tables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+from rich import box
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+import narkit.algorithms  # noqa: F401  registers the algorithms
+from narkit.data.batch import Batch
+from narkit.spec import ALGORITHMS, Algorithm, Kind, Location, Probe, Spec, Stage, stage_of
+
+CHANGED = "bold black on yellow"
+UNSET = "-"
+
+
+@dataclass(frozen=True)
+class Values:
+    """One probe at one moment: its cells as text, and which of them changed since the step before."""
+
+    name: str
+    probe: Probe
+    cells: np.ndarray  # of str, in the probe's shape without classes
+    changed: np.ndarray
+
+
+def print_run(console: Console, batch: Batch, max_steps: int | None = None) -> None:
+    """Prints a batch of one: what the probes mean, the instance, every step, the result."""
+    entry = ALGORITHMS[batch.algorithm]
+    num_steps = int(batch.lengths[0])
+    shown = num_steps if max_steps is None else min(max_steps, num_steps)
+    console.print(Rule(f"[bold cyan]{entry.name}[/] ({entry.category}), {batch.num_nodes} nodes, {num_steps} steps"))
+    for paragraph in (inspect.getdoc(entry.function) or "").split("\n\n"):
+        console.print(paragraph.replace("\n", " "), markup=False, highlight=False)
+    console.print(_legend(entry))
+    console.print(_how_to_read(console), style="dim")
+
+    console.print(Rule("the instance", align="left", style="green"))
+    _print_values(console, _instance(batch))
+    previous: dict[str, Any] = {}
+    for step in range(shown):
+        console.print(Rule(f"step {step + 1} of {num_steps}", align="left", style="blue"))
+        now = {name: batch.hints[name][step, 0] for name in _moving_hints(batch.spec)}
+        _print_values(console, list(_read(batch.spec, now, previous)))
+        previous = now
+    if shown < num_steps:
+        console.print(f"... {num_steps - shown} more steps; leave out --max-steps to see them", style="dim")
+    console.print(Rule("the result", align="left", style="green"))
+    outputs = {name: values[0] for name, values in batch.outputs.items()}
+    _print_values(console, list(_read(batch.spec, outputs, {})))
+
+
+def _legend(entry: Algorithm) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("probe", style="bold", no_wrap=True)
+    table.add_column("stage")
+    table.add_column("per", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("what it means")
+    for stage in (Stage.INPUT, Stage.HINT, Stage.OUTPUT):
+        for name, probe in stage_of(entry.spec, stage).items():
+            kind = (
+                f"{probe.num_classes} classes" if probe.kind is Kind.CATEGORICAL else str(probe.kind).replace("_", " ")
+            )
+            meaning = f"{probe.meaning} (the same at every step)" if probe.constant else probe.meaning
+            table.add_row(name, str(stage), str(probe.location), kind, Text(meaning))
+    return table
+
+
+def _how_to_read(console: Console) -> Text:
+    marks = f"●/· a mask's one and zero, {UNSET} a value that does not count, →3 a pointer to node 3, ↺ to itself; "
+    changed = "a star" if _marks_changes_by_star(console) else "a coloured cell"
+    return Text(f"{marks}{changed} has changed since the step before.")
+
+
+def _marks_changes_by_star(console: Console) -> bool:
+    return console.color_system is None
+
+
+def _moving_hints(spec: Spec) -> list[str]:
+    return [name for name, probe in stage_of(spec, Stage.HINT).items() if not probe.constant]
+
+
+def _instance(batch: Batch) -> list[Values]:
+    """The inputs, and the hints that never change."""
+    given = {name: values[0] for name, values in batch.inputs.items()}
+    constant = {name: batch.hints[name][0, 0] for name, probe in batch.spec.items() if probe.constant}
+    return list(_read(batch.spec, given | constant, {}))
+
+
+def _read(spec: Spec, values: dict[str, Any], previous: dict[str, Any]) -> Iterator[Values]:
+    for name, value in values.items():
+        probe = spec[name]
+        shape = value.shape[:-1] if probe.kind is Kind.CATEGORICAL else value.shape
+        cells, changed = np.empty(shape, object), np.zeros(shape, bool)
+        for place in np.ndindex(shape):
+            cells[place] = cell(probe, value[place], place)
+            changed[place] = name in previous and bool(np.any(value[place] != previous[name][place]))
+        if probe.kind is Kind.MASK_ONE:  # where the mark went says it all; where it was is one step above
+            changed &= value == 1
+        yield Values(name, probe, cells, changed)
+
+
+def cell(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
+    """One value of a probe as text; `place` is its node, its pair of nodes, or empty."""
+    match probe.kind:
+        case Kind.SCALAR:
+            return f"{value:.3g}"
+        case Kind.MASK:
+            return {1: "●", 0: "·"}.get(int(value), UNSET)
+        case Kind.MASK_ONE:
+            return {1: str(place[-1]) if place else "●", 0: "·"}.get(int(value), UNSET)
+        case Kind.CATEGORICAL:
+            return str(int(np.argmax(value))) if (value == 1).any() else UNSET
+        case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
+            return "↺" if place == (int(value),) else f"→{int(value)}"
+        case _:
+            assert_never(probe.kind)
+
+
+def _print_values(console: Console, values: Sequence[Values]) -> None:
+    at = {location: [item for item in values if item.probe.location is location] for location in Location}
+    if at[Location.NODE]:
+        nodes = at[Location.NODE]
+        cells = np.stack([item.cells for item in nodes])
+        changed = np.stack([item.changed for item in nodes])
+        _print_tables(console, _grids(console, "node", [item.name for item in nodes], cells, changed))
+    if at[Location.GRAPH]:
+        line = Text("  ")
+        for item in at[Location.GRAPH]:
+            line.append(f"{item.name} = ", "bold")
+            line.append_text(_text(console, item.cells.item(), item.changed.item()))
+            line.append("   ")
+        console.print(line)
+    matrices: list[RenderableType] = []
+    for item in at[Location.EDGE]:
+        rows = [str(i) for i in range(len(item.cells))]
+        matrices.extend(_grids(console, item.name, rows, item.cells, item.changed))
+    _print_tables(console, matrices)
+
+
+def _print_tables(console: Console, tables: Sequence[RenderableType]) -> None:
+    if tables:
+        console.print(
+            Padding(Columns(tables, padding=(0, 3)) if len(tables) > 1 else Group(*tables), (0, 2), expand=False)
+        )
+
+
+def _grids(
+    console: Console, corner: str, rows: Sequence[str], cells: np.ndarray, changed: np.ndarray
+) -> list[RenderableType]:
+    """A table with one column per node, cut into as many as the console's width asks for."""
+    widest = max(len(text) for text in cells.flat) + 1
+    room = console.width - max(len(corner), *(len(row) for row in rows)) - 8
+    per_table = max(1, room // (widest + 2))
+    tables: list[RenderableType] = []
+    for start in range(0, cells.shape[1], per_table):
+        columns = range(start, min(start + per_table, cells.shape[1]))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
+        table.add_column(corner, style="bold", no_wrap=True)
+        for j in columns:
+            table.add_column(str(j), justify="right", no_wrap=True, min_width=widest)
+        for i, row in enumerate(rows):
+            table.add_row(row, *(_text(console, cells[i, j], changed[i, j]) for j in columns))
+        tables.append(table)
+    return tables
+
+
+def _text(console: Console, value: str, changed: bool) -> Text:
+    star = "*" if changed and _marks_changes_by_star(console) else ""
+    return Text(value + star, CHANGED if changed else "dim" if value in ("·", UNSET) else "")

@@ -1,0 +1,237 @@
+"""`narkit sweep`: from words on the command line to a grid of runs."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from narkit.cli.choices import comma_separated_algorithms, mistakes
+from narkit.cli.help import examples
+from narkit.cli.train import parse_settings
+from narkit.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from narkit.sweeps.cells import Cell, SweepDirectory
+    from narkit.sweeps.sweep import Outcome, SweepOptions
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+app = typer.Typer()
+
+
+@app.command(
+    "sweep",
+    epilog=examples(
+        "narkit sweep --preset paper --systems team,triplet_gmpnn --seeds 5 --out results/paper --plan",
+        "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --budget 9m --whole-cells",
+        "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --processes 3",
+        "narkit sweep --preset quick --systems team,mpnn --algorithms bfs,bellman_ford --seeds 2 --out results/quick",
+        "narkit sweep --preset paper --out results/paper --status",
+    ),
+)
+def sweep(
+    preset: Annotated[str, typer.Option(help="paper, quick or clrs2022.")] = "paper",
+    systems: Annotated[str, typer.Option(help="Processors, with commas between.")] = "team,triplet_gmpnn",
+    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of records and weights.", show_default="results/PRESET")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Predict time, memory and compilations; run nothing.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say where every cell stands; run nothing.")] = False,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Stop and save after e.g. 9m or 1h30m.")] = None,
+    whole_cells: Annotated[
+        bool, typer.Option("--whole-cells", help="Start no cell that is predicted not to fit into the budget.")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
+    weights: Annotated[
+        str | None, typer.Option(metavar="SYSTEMS", help="Keep weights of these only.", show_default="all")
+    ] = None,
+    no_weights: Annotated[bool, typer.Option("--no-weights", help="Keep no weights.")] = False,
+    compile_ahead: Annotated[
+        bool | None, typer.Option(help="Compile the next cell while one trains.", show_default="on a GPU")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="That make data and compile.", show_default="one per core, at most 8")
+    ] = None,
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Cells at a time, each in a process of its own, the longest first.")
+    ] = 1,
+) -> None:
+    """Train a grid, systems times algorithms, to one record each. Run again, it goes on where it stopped."""
+    began = time.monotonic()
+    seconds = parse_budget(budget)  # mistakes that are quick to find come first
+    if whole_cells and seconds is None:
+        raise typer.BadParameter("expected --budget TIME with it", param_hint="--whole-cells")
+    if plan and status:
+        raise typer.BadParameter("expected --plan or --status, got both", param_hint="--plan")
+    if processes > 1 and compile_ahead is not None:
+        raise typer.BadParameter(
+            "has no effect beside --processes: others train while a cell is compiled", param_hint="--compile-ahead"
+        )
+
+    from rich.console import Console
+
+    from narkit.cli.sweep_display import print_plan, print_status
+    from narkit.sweeps.sweep import SweepOptions
+
+    given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+    cells = grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
+    kept = chosen_weights(weights, no_weights, cells)
+    directory = checked_directory(out or Path("results") / preset, cells)
+    console = Console()
+    if status:
+        print_status(console, directory, cells)
+    elif plan:
+        print_plan(console, directory, cells)
+    else:
+        if seconds is not None:  # what loading JAX has taken counts
+            seconds = max(0.0, seconds - (time.monotonic() - began))
+        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
+        if processes > 1:
+            run_in_processes(console, directory, cells, processes, preset, options)
+        run(console, directory, cells, preset, options)
+
+
+def parse_budget(text: str | None) -> float | None:
+    """`9m`, `90s`, `1h30m` in seconds."""
+    if text is None:
+        return None
+    if not re.fullmatch(r"(\d+(\.\d+)?[smh])+", text):
+        raise typer.BadParameter(f"expected a time such as 9m, 90s or 1h30m, got {text!r}", param_hint="--budget")
+    total = sum(float(number) * UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smh])", text))
+    if total <= 0:
+        raise typer.BadParameter(f"expected more than no time, got {text!r}", param_hint="--budget")
+    return total
+
+
+def grid(
+    preset: str, systems: str, algorithms: Sequence[str], seeds: int, options: dict, settings: list[str]
+) -> list[Cell]:
+    """The cells that were asked for."""
+    from narkit.sweeps.cells import make_cells
+
+    given = {name: value for name, value in options.items() if value is not None}
+    with mistakes():
+        names = [name.strip() for name in systems.split(",") if name.strip()]
+        return make_cells(preset, names, algorithms, seeds, given | parse_settings(settings))
+
+
+def chosen_weights(weights: str | None, no_weights: bool, cells: Sequence[Cell]) -> frozenset[str] | None:
+    """The systems whose weights are kept; None for all."""
+    if no_weights:
+        if weights is not None:
+            raise typer.BadParameter("expected --weights or --no-weights, got both", param_hint="--weights")
+        return frozenset()
+    if weights is None:
+        return None
+    names = [name.strip() for name in weights.split(",")]
+    known = {cell.system for cell in cells}
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(str(UnknownNameError("system of this sweep", name, known)), param_hint="--weights")
+    return frozenset(names)
+
+
+def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
+    """The folder, if what it holds fits what is asked for."""
+    from narkit.sweeps.cells import SweepDirectory
+
+    directory = SweepDirectory(out)
+    with mistakes():
+        directory.check(cells)
+    return directory
+
+
+def run(
+    console: Console, directory: SweepDirectory, cells: Sequence[Cell], preset: str, options: SweepOptions
+) -> NoReturn:
+    """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
+    from narkit.cli.sweep_display import SweepDisplay
+    from narkit.sweeps.cells import SweepError
+    from narkit.sweeps.sweep import run_sweep
+    from narkit.training.checkpoint import CheckpointError
+    from narkit.training.run_directory import RunDirectoryError
+
+    display = SweepDisplay(console, cells, directory)
+    try:
+        with display:
+            outcome = run_sweep(cells, directory, preset=preset, options=options, observer=display)
+    except SweepError as error:
+        raise typer.BadParameter(str(error)) from None
+    except (CheckpointError, RunDirectoryError, OSError) as error:
+        display.say(f"Error: {error}", "red")
+        _leave(1)
+    _leave(_summary(display.say, directory, cells, outcome))
+
+
+def run_in_processes(
+    console: Console,
+    directory: SweepDirectory,
+    cells: Sequence[Cell],
+    processes: int,
+    preset: str,
+    options: SweepOptions,
+) -> NoReturn:
+    """As `run`, with so many cells at a time, each in a process of its own."""
+    from narkit.cli.sweep_display import print_line
+    from narkit.sweeps.side_by_side import SideBySide
+
+    say = functools.partial(print_line, console)
+    outcome = SideBySide(cells, directory, processes, preset=preset, options=options, tell=say).run()
+    raise typer.Exit(_summary(say, directory, cells, outcome))
+
+
+def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:
+    """Says how the sweep ended and returns the exit code."""
+    from narkit.sweeps.cells import State
+
+    states = [directory.state(cell) for cell in cells]
+    counts = ", ".join(f"{states.count(state)} {state.value}" for state in State if state in states)
+    ending = "all cells are finished" if set(states) == {State.FINISHED} else counts
+    if outcome.signal_number is not None:
+        ending += "; stopped by a signal, everything is saved: the same command goes on"
+    elif outcome.out_of_time:
+        ending += "; the budget is spent, everything is saved: the same command goes on"
+    elif outcome.not_started:
+        ending += "; nothing that is left fits into the budget"
+    elif outcome.device_lost:
+        ending += "; the device does not answer this process any more, so nothing else was tried"
+    say(f"{directory.folder}: {ending}")
+    failed = [cell for cell, state in zip(cells, states, strict=True) if state is State.FAILED]
+    for cell in failed:
+        say(f"failed: {cell.name}: {(directory.failure(cell) or '').splitlines()[-1]}", "red")
+    if failed:
+        say("--retry-failed runs them again")
+    if outcome.signal_number is not None:
+        return 128 + outcome.signal_number
+    return 1 if failed or outcome.cannot_go_on else 0
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process, at once if a thread still compiles: nothing stops it, and nobody needs what it makes."""
+    from narkit.training.trainer import COMPILING
+
+    if any(thread.name.startswith(COMPILING) for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    raise typer.Exit(code)

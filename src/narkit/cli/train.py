@@ -1,0 +1,153 @@
+"""`narkit train`: from words on the command line to a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes
+from narkit.cli.help import examples
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from narkit.training.config import TrainConfig
+    from narkit.training.record import RunRecord
+
+app = typer.Typer()
+
+
+@app.command(
+    "train",
+    epilog=examples(
+        "narkit train --algorithm bfs --processor team --seeds 5 --preset paper --out runs/bfs-team",
+        "narkit train --algorithm bfs,dfs,dijkstra --preset quick --steps 1000",
+        "narkit train --algorithm minimum --processor pgn --preset clrs2022 --set gradient_clip=1.0",
+        "narkit train --resume runs/bfs-team",
+    ),
+)
+def train(
+    context: typer.Context,
+    algorithm: Annotated[str | None, typer.Option(help="A name, or several with commas between: one network.")] = None,
+    processor: Annotated[str | None, typer.Option(help="A name of a processor.", show_default="the preset's")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 1,
+    preset: Annotated[str, typer.Option(help="paper, quick or clrs2022.")] = "paper",
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
+) -> None:
+    """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
+    from rich.console import Console
+
+    console = Console()
+    given = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+    if resume is not None:
+        unused = [option for name, option in given_options(context).items() if name not in ("resume", "tensorboard")]
+        if unused:
+            raise typer.BadParameter(
+                f"expected no options of the run, got {', '.join(unused)}: its folder has them; leave them out, or "
+                "start another run without --resume",
+                param_hint="--resume",
+            )
+        from narkit.training.run_directory import RunDirectory
+
+        with mistakes():
+            config, folder = RunDirectory(resume).config(), resume
+    else:
+        if algorithm is None:
+            raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
+        names = comma_separated_algorithms(algorithm)
+        with mistakes():
+            config = configuration(preset, names, given | {"seeds": tuple(range(seeds))}, settings or [])
+        folder = out or Path("runs") / "-".join([*names, config.processor, preset])
+    run_training(console, config, folder, tensorboard)
+
+
+def configuration(
+    preset_name: str, algorithms: Sequence[str], options: dict[str, Any], settings: list[str]
+) -> TrainConfig:
+    """The configuration that was asked for: a preset, the options that were given, and `name=value` for the others."""
+    from narkit.training.presets import preset
+
+    given = {name: value for name, value in options.items() if value is not None}
+    return preset(preset_name, **({"algorithms": tuple(algorithms)} | given | parse_settings(settings)))
+
+
+def parse_settings(settings: list[str]) -> dict[str, Any]:
+    """`name=value` as JSON where it is that, else as a word."""
+    from narkit.training.config import check_options
+
+    parsed = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"expected name=value, such as gradient_clip=0, got {setting!r}")
+        check_options([name])
+        try:
+            parsed[name] = json.loads(value)
+        except ValueError:
+            parsed[name] = value
+    return parsed
+
+
+def run_training(console: Console, config: TrainConfig, out: Path, tensorboard: bool) -> RunRecord:
+    """Trains with a display and prints the result."""
+    from narkit.cli.training_display import Both, LiveDisplay, clear_ends
+    from narkit.training.run import Observer
+    from narkit.training.run import train as run
+
+    display = LiveDisplay(console)
+    observer: Observer = display
+    if tensorboard:
+        from narkit.cli.tensorboard import TensorBoard
+
+        with mistakes():
+            observer = Both(display, TensorBoard(out / "tensorboard"))
+    with clear_ends(console, out), display:
+        record = run(config, out, observer=observer)
+    print_record(console, record)
+    console.print(f"record, metrics and checkpoints: {out}", soft_wrap=True, highlight=False)
+    return record
+
+
+def print_record(console: Console, record: RunRecord) -> None:
+    """The test scores of every rule, with their spread and the number of seeds, beside the paper's under that rule."""
+    from rich.table import Table
+
+    from narkit.report.grid import measured
+    from narkit.report.published import published
+    from narkit.report.rendering import text
+
+    config = record.config
+    for algorithm, rules in record.test.items():
+        title = f"{algorithm}, {config.processor}: official test split, {len(config.seeds)} seeds, micro-F1 in %"
+        table = Table(title=title, title_justify="left")
+        for column in ("rule", "mean ± std (seeds)", "paper", "each seed", "chosen at step"):
+            table.add_column(column, justify="left" if column == "rule" else "right")
+        for rule in rules:
+            scores = record.test_scores(algorithm, rule)
+            seeds = "  ".join(f"{score:.1f}" for score in scores)
+            steps = "  ".join(map(str, record.selected[rule].steps))
+            paper = published(config.processor, rule, algorithm)
+            table.add_row(rule, text(measured(scores)), text(paper), seeds, steps)
+        console.print(table)
+    for d in record.diverged:
+        console.print(f"seed {d.seed} diverged at step {d.step} on a batch of {d.algorithm}, size {d.size}")
+    console.print(
+        f"{record.steps} steps in {record.timings.training:.0f} s, {100 * record.waiting_share:.1f} % of it waiting "
+        f"for data; {100 * record.compiling_share:.0f} % of all time compiling; {record.device}",
+        highlight=False,
+        soft_wrap=True,
+    )

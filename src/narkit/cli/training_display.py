@@ -1,0 +1,160 @@
+"""How a run is shown while it trains: a live line on a terminal, a line per validation elsewhere; and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from narkit.errors import InstanceError, UnknownNameError
+from narkit.models.serialization import ModelFileError
+from narkit.training.checkpoint import CheckpointError
+from narkit.training.interruption import Interrupted
+from narkit.training.run import Observer
+from narkit.training.run_directory import RunDirectoryError
+from narkit.training.trainer import Trainer
+
+BETWEEN_STEPS = 0.05  # seconds: the line is drawn ten times a second, and short steps have no time for more
+
+
+class LiveDisplay(Observer):
+    """Shows step, loss, validation scores, steps per second and the time left. Use it in a `with` statement."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("starting", total=None, state="")
+        self._speed = Speed()
+        self._live = console.is_terminal
+        self._shown = 0.0  # when a step was
+
+    def __enter__(self) -> LiveDisplay:
+        if self._live:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._progress.stop()
+
+    def preparing(self, trainer: Trainer) -> None:
+        self._describe("compiling", None, 0)
+
+    def started(self, trainer: Trainer) -> None:
+        self._speed.start(trainer.progress.step)
+        if trainer.progress.step:
+            self.console.print(f"going on from step {trainer.progress.step}")
+        self._describe("training", trainer.config.steps, trainer.progress.step)
+
+    def step(self, trainer: Trainer) -> None:
+        if self._live and time.perf_counter() - self._shown >= BETWEEN_STEPS:
+            self._progress.update(self._task, completed=trainer.progress.step, state=self._state(trainer))
+            self._shown = time.perf_counter()
+
+    def point(self, trainer: Trainer) -> None:
+        if not self._live:
+            left = seconds(self._speed.left(trainer))
+            self.console.print(
+                f"step {trainer.progress.step}/{trainer.config.steps}  {self._state(trainer)}  left {left}",
+                soft_wrap=True,
+            )
+        for divergence in trainer.diverged:
+            self.console.print(
+                f"seed {divergence.seed} diverged at step {divergence.step} on a batch of {divergence.algorithm}, "
+                f"size {divergence.size}; the others go on"
+            )
+
+    def testing(self, trainer: Trainer) -> None:
+        self._describe("testing", None, trainer.progress.step)
+        if not self._live:
+            self.console.print("scoring on the official test split")
+
+    def _describe(self, what: str, total: int | None, completed: int) -> None:
+        self._progress.update(self._task, description=what, total=total, completed=completed)
+        if not self._live and what == "compiling":
+            self.console.print("compiling")
+
+    def _state(self, trainer: Trainer) -> str:
+        """Means over the seeds with a finite loss."""
+        finite = np.isfinite(trainer.latest_loss)
+        parts = [f"loss {trainer.latest_loss[finite].mean():.3f}" if finite.any() else "loss -"]
+        if trainer.progress.curve and finite.any():
+            scores = trainer.progress.curve[-1].scores
+            parts += [f"{name} {100 * np.array(values)[finite].mean():.1f} %" for name, values in scores.items()]
+        return "  ".join([*parts, f"{self._speed.rate(trainer):.1f} steps/s"])
+
+
+class Speed:
+    """Steps per second since this process began to train."""
+
+    def start(self, step: int) -> None:
+        self._began, self._first = time.perf_counter(), step
+
+    def rate(self, trainer: Trainer) -> float:
+        return (trainer.progress.step - self._first) / max(time.perf_counter() - self._began, 1e-9)
+
+    def left(self, trainer: Trainer) -> float:
+        return (trainer.config.steps - trainer.progress.step) / max(self.rate(trainer), 1e-9)
+
+
+def seconds(value: float) -> str:
+    """`3:25:45`."""
+    whole = round(value)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+class Both(Observer):
+    """Tells two observers."""
+
+    def __init__(self, *observers: Observer):
+        self._observers = observers
+
+    def preparing(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.preparing(trainer)
+
+    def started(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.started(trainer)
+
+    def step(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.step(trainer)
+
+    def point(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.point(trainer)
+
+    def testing(self, trainer: Trainer) -> None:
+        for observer in self._observers:
+            observer.testing(trainer)
+
+
+@contextlib.contextmanager
+def clear_ends(console: Console, folder: Path) -> Iterator[None]:
+    """What can go wrong ends in one clear line: a mistake in exit code 2, a failure in 1, a signal in 128 and more."""
+    try:
+        yield
+    except Interrupted as error:
+        console.print(f"{error}. Go on with: narkit train --resume {folder}", soft_wrap=True, highlight=False)
+        raise typer.Exit(128 + error.signal_number) from None
+    except CheckpointError as error:
+        console.print(f"Error: {error}", soft_wrap=True, highlight=False, style="red")
+        raise typer.Exit(1) from None
+    except (RunDirectoryError, ModelFileError, UnknownNameError, InstanceError, OSError) as error:
+        raise typer.BadParameter(str(error)) from None

@@ -1,0 +1,59 @@
+"""Inference: what a trained network predicts for a batch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import jax
+from jax.core import Tracer
+
+from narkit.algorithms import ALGORITHMS
+from narkit.compiler import compiler_options
+from narkit.data.batch import Batch
+from narkit.errors import BatchError
+from narkit.models import predictions
+from narkit.models.network import AnyArray, DeviceBatch, Reasoner
+from narkit.models.unrolling import Reprediction, Unrolling, unroll
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a network predicts for a batch.
+
+    `output_logits` {name: (batch, ...)} and `hint_logits` {name: (steps, batch, ...)} go by the transformed spec;
+    `outputs` are decoded to the stored form, under the raw names: a sort's `pred`, without `pred_mask`. `hints` are
+    decoded in the same way. Row i of a hint is what step i predicts: compare it with row i + 1 of the batch.
+    """
+
+    output_logits: Mapping[str, AnyArray]
+    hint_logits: Mapping[str, AnyArray]
+    outputs: Mapping[str, AnyArray]
+    hints: Mapping[str, AnyArray] = field(default_factory=dict)
+
+
+def predict(
+    reasoner: Reasoner, batch: Batch, *, reprediction: Reprediction | str = Reprediction.SOFT, keep_hints: bool = True
+) -> Predictions:
+    """Runs a trained network on a batch, raw or transformed. `keep_hints=False` saves memory on long runs."""
+    options = Unrolling(reprediction=reprediction)
+    if batch.algorithm not in reasoner.algorithms:
+        raise BatchError(f"expected a batch of {' or '.join(reasoner.algorithms)}, got one of {batch.algorithm}")
+    arrays = DeviceBatch.of(batch)
+    # Inside someone's own `jax.jit` the options for XLA are theirs to give.
+    is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((reasoner, arrays)))
+    run = _predict if is_traced else _compiled_predict()
+    return Predictions(*run(reasoner, arrays, options, keep_hints))
+
+
+@functools.cache
+def _compiled_predict() -> Callable:
+    return jax.jit(_predict, static_argnums=(2, 3), compiler_options=compiler_options())
+
+
+def _predict(reasoner: Reasoner, batch: DeviceBatch, options: Unrolling, keep_hints: bool):
+    output_logits, hint_logits = unroll(reasoner, batch, options=options, keep_hints=keep_hints)
+    spec = ALGORITHMS[batch.algorithm].transformed_spec
+    outputs, hints = (predictions.decode_outputs(spec, logits) for logits in (output_logits, hint_logits))
+    return output_logits, hint_logits, outputs, hints

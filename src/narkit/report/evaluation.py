@@ -1,0 +1,100 @@
+"""Scores of a trained run, or of saved weights, on the official test split or at any size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from narkit.data.splits import SPLITS, benchmark_set
+from narkit.errors import UnknownNameError
+from narkit.files import write_whole
+from narkit.models.serialization import load
+from narkit.spec import ALGORITHMS
+from narkit.sweeps.systems import main_rule
+from narkit.training import selection
+from narkit.training.config import TrainConfig
+from narkit.training.evaluation import EvaluationSet, Scores
+from narkit.training.programs import Parameters, Programs
+from narkit.training.record import selected_parameters
+from narkit.training.run_directory import RunDirectory, RunDirectoryError, plain_numbers
+
+TEST = SPLITS["test"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of every seed of a run, or of one network from a file, on one set."""
+
+    config: TrainConfig
+    algorithm: str
+    size: int
+    num_samples: int
+    rule: str | None  # none for a file
+    seeds: list[Scores]
+
+    def to_json(self) -> dict[str, Any]:
+        return plain_numbers(
+            {
+                "algorithm": self.algorithm,
+                "processor": self.config.processor,
+                "size": self.size,
+                "num_samples": self.num_samples,
+                "rule": self.rule,
+                "seeds": [
+                    {"seed": seed, "outputs": scores.outputs, "hints": scores.hints, "loss": scores.loss}
+                    for seed, scores in zip(self.config.seeds, self.seeds, strict=True)
+                ],
+            }
+        )
+
+
+def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | None, hints: bool) -> list[Evaluation]:
+    """Scores what a rule chose of a run, or the network of a file, on every algorithm that it was trained on."""
+    if path.is_file():
+        if rule is not None:
+            raise RunDirectoryError(f"expected no --rule with {path}: it holds one network; rules choose among a run's")
+        config, parameters = _of_file(path)
+    else:
+        directory = RunDirectory(path)
+        config = directory.config()
+        rule = rule or main_rule(config)
+        if rule not in selection.rules(config):
+            raise UnknownNameError("selection rule", rule, selection.rules(config))
+        parameters = jnp.asarray(selected_parameters(directory)[rule])
+    programs = Programs(config)
+    size = size or TEST.size
+    results = []
+    for name in config.algorithms:
+        count = num_samples or TEST.num_samples * ALGORITHMS[name].multiplier
+        batch = benchmark_set(name, size, count, TEST.seed)
+        evaluation = EvaluationSet.of(batch, part_size(batch.num_nodes), with_hints=hints)
+        results.append(Evaluation(config, name, size, count, rule, evaluation.scores(programs, parameters)))
+    return results
+
+
+def _of_file(path: Path) -> tuple[TrainConfig, Parameters]:
+    """The network that `narkit.save` or a sweep has written, as a run of one seed."""
+    reasoner = load(path)
+    config = TrainConfig(
+        reasoner.algorithms,
+        reasoner.processor_name,
+        processor_options=json.loads(reasoner.processor_options),
+        hidden_size=reasoner.hidden_size,
+        hints=reasoner.hints.value,
+        seeds=(0,),
+    )
+    return config, ravel_pytree(reasoner)[0][None]
+
+
+def part_size(num_nodes: int) -> int:
+    """How many samples to predict at a time: triplets of nodes decide what memory is needed."""
+    return max(1, min(32, round(32 * (64 / num_nodes) ** 3)))
+
+
+def save_json(evaluations: list[Evaluation], path: Path) -> None:
+    write_whole(path, json.dumps([evaluation.to_json() for evaluation in evaluations], indent=2) + "\n")

@@ -1,0 +1,190 @@
+"""The figures of a report: categories beside the paper's, and the learning curves of all thirty algorithms.
+
+They are drawn on a white card, with dark letters, so that they read alike on paper, on a light and on a dark page.
+Colours are Okabe and Ito's, which colour-blind people tell apart. The same records always give the same files: ids are
+not random, and neither dates nor versions are written into them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure  # without pyplot: no window, no global state
+from matplotlib.lines import Line2D
+
+from narkit.report import paper
+from narkit.report.grid import Grid, category_members
+from narkit.sweeps.systems import COLUMNS, Column
+from narkit.training.record import RunRecord
+
+INK, FAINT, CARD = "#1f2430", "#6b7280", "#ffffff"
+COLOURS = {"team": "#0072B2", "triplet_gmpnn_ood_val": "#D55E00", "triplet_gmpnn": "#009E73"}
+SHOWN = ("triplet_gmpnn", "triplet_gmpnn_ood_val", "team")  # the columns that the paper's own bar chart has
+CURVES = ("team", "triplet_gmpnn_ood_val")
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # letters stay letters
+    "svg.hashsalt": "narkit",
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "figure.facecolor": CARD,
+    "axes.facecolor": CARD,
+    "savefig.facecolor": CARD,
+}
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Draws in the style of a report."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def save(figure: Figure, path: Path, digest: str, suffixes: Sequence[str] = (".png", ".svg")) -> None:
+    """Writes PATH.png and PATH.svg, with the digest of the records in both: it tells whether they are up to date."""
+    metadata = {
+        ".png": {"Software": None, "Description": digest},
+        ".svg": {"Date": None, "Creator": None, "Description": digest},
+    }
+    with style():
+        for suffix in suffixes:
+            figure.savefig(path.with_suffix(suffix), dpi=150, metadata=metadata[suffix])
+
+
+def digest_of(path: Path) -> str | None:
+    """The digest of the records that a PNG file was drawn from."""
+    found = re.search(rb"tEXtDescription\0([0-9a-f]{12})", path.read_bytes())
+    return found[1].decode() if found else None
+
+
+def column_named(name: str) -> Column:
+    return next(column for column in COLUMNS if column.name == name)
+
+
+def category_chart(grid: Grid) -> Figure:
+    """For each column a row of bars, ours beside the paper's, and a dot for every algorithm."""
+    with style():
+        figure = Figure(figsize=(11, 7.6), layout="constrained")
+        axes = figure.subplots(len(SHOWN), 1, sharex=True)
+        for axis, name in zip(axes, SHOWN, strict=True):
+            _draw_categories(axis, grid, column_named(name))
+            axis.tick_params(axis="x", length=0)
+        axes[-1].set_xticks(range(9), [*(_two_lines(name) for name in category_members()), "average of\nthe 8"])
+        figure.suptitle(
+            "CLRS-30 test scores by category in %: pale bars are the paper's, full bars ours, a dot is an algorithm",
+            fontsize=10,
+        )
+    return figure
+
+
+def _two_lines(category: str) -> str:
+    return category.replace(" and ", " and\n").replace("dynamic ", "dynamic\n")
+
+
+def _draw_categories(axis: Axes, grid: Grid, column: Column) -> None:
+    colour, scores, published = COLOURS[column.name], grid.column(column), paper.category_scores(column.name)
+    rows = paper.algorithm_scores(column.name)
+    for place, (category, members) in enumerate(category_members().items()):
+        theirs, ours = published[category], scores.category(category)
+        run = [name for name in members if name in scores.runs]
+        _bar(axis, place - 0.2, theirs.mean, colour, pale=True)
+        _dots(axis, place - 0.2, [rows[name].mean for name in members])
+        _dots(axis, place + 0.2, [float(np.mean(scores.runs[name])) for name in run])
+        if ours is not None:
+            _bar(axis, place + 0.2, ours.mean, colour)
+        else:
+            _missing(axis, place + 0.2, f"{len(run)} of {len(members)} run" if run else "not run")
+    average = scores.average_of_categories()
+    _bar(axis, 8 - 0.2, paper.summary(column.name).average_of_categories, colour, pale=True)
+    if average is not None:
+        _bar(axis, 8 + 0.2, average.mean, colour)
+    else:
+        _missing(axis, 8 + 0.2, f"{len(scores.runs)} of 30 run" if scores.runs else "not run")
+    axis.axvline(7.5, color=FAINT, linewidth=0.6, linestyle=":")
+    axis.set(ylim=(0, 116), xlim=(-0.55, 8.55), yticks=[0, 50, 100])
+    seeds = f", {_seeds(grid, column)}" if scores.runs else ""
+    axis.set_title(f"{column.title} (ours: rule {column.rule}{seeds})", color=colour, loc="left", fontweight="bold")
+
+
+def _seeds(grid: Grid, column: Column) -> str:
+    counts = sorted({len(run) for run in grid.column(column).runs.values()})
+    return f"{' or '.join(map(str, counts))} seeds"
+
+
+def _bar(axis: Axes, place: float, height: float, colour: str, *, pale: bool = False) -> None:
+    axis.bar(place, height, 0.36, color=colour, alpha=0.3 if pale else 1.0, linewidth=0)
+    # Above all dots, so that none hides a number.
+    colour, weight = (FAINT, "normal") if pale else (INK, "bold")
+    axis.text(place, 105, f"{height:.1f}", ha="center", va="bottom", fontsize=8, color=colour, fontweight=weight)
+
+
+def _dots(axis: Axes, place: float, heights: list[float]) -> None:
+    if len(heights) > 1:
+        spread = np.linspace(-0.12, 0.12, len(heights))
+        axis.scatter(place + spread, heights, s=9, color=CARD, edgecolors=INK, linewidths=0.7, zorder=3)
+
+
+def _missing(axis: Axes, place: float, words: str) -> None:
+    axis.text(place, 3, words, ha="center", va="bottom", rotation=90, fontsize=7.5, color=FAINT)
+
+
+def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
+    """The validation scores of TEAM and of the baseline over the steps: mean, and smallest to largest over seeds."""
+    columns = [column_named(name) for name in CURVES]
+    with style():
+        figure = Figure(figsize=(13, 11), layout="constrained")
+        axes = figure.subplots(6, 5, sharex=True, sharey=True)
+        for axis, (algorithm, label) in zip(axes.flat, paper.labels().items(), strict=True):
+            axis.set_title(label, fontsize=9)
+            axis.set(ylim=(0, 104), yticks=[0, 50, 100])
+            axis.grid(axis="y", color="#e5e7eb", linewidth=0.6)
+            records = [(column, grid.cells.get((column.system, algorithm))) for column in columns]
+            absent = [_short(column) for column, record in records if record is None]
+            for column, record in records:
+                if record is not None:
+                    _draw_curve(axis, record, COLOURS[column.name], validation)
+            if absent:
+                words, height = ("not run yet", 0.5) if len(absent) == len(columns) else (f"{absent[0]}: not run", 0.04)
+                axis.text(0.5, height, words, transform=axis.transAxes, ha="center", color=FAINT, fontsize=8)
+        longest = max((record.steps for record in grid.cells.values()), default=10_000)
+        axes[-1, -1].set_xticks([0, longest / 2, longest], ["0", f"{longest // 2:,}", f"{longest:,}"])
+        figure.suptitle(_curve_title(grid, validation), fontsize=10, x=0.01, ha="left")
+        lines = [Line2D([], [], color=COLOURS[c.name], label=_short(c), linewidth=2) for c in columns]
+        figure.legend(handles=lines, loc="outside upper right", ncols=2, labelcolor="linecolor", frameon=False)
+    return figure
+
+
+def _short(column: Column) -> str:
+    """A column's title without its selection rule, which changes nothing about a curve."""
+    return column.title.split(" +")[0]
+
+
+def _curve_title(grid: Grid, validation: str) -> str:
+    sizes = {v.size for record in grid.cells.values() for v in record.config.validations if v.name == validation}
+    of_size = f" at size {' or '.join(map(str, sorted(sizes)))}" if sizes else ""
+    return f"Validation score{of_size} in % over training steps: mean of the seeds, and from the lowest to the highest"
+
+
+def _draw_curve(axis: Axes, record: RunRecord, colour: str, validation: str) -> None:
+    steps = [point.step for point in record.curve]
+    # A seed that has diverged may have no score; JSON writes it as null.
+    scores = 100 * np.array([point.scores[validation] for point in record.curve], dtype=float)
+    with np.errstate(all="ignore"):
+        known = np.isfinite(scores).any(axis=1)
+        mean, low, high = (f(scores[known], axis=1) for f in (np.nanmean, np.nanmin, np.nanmax))
+    shown = np.array(steps)[known]
+    axis.fill_between(shown, low, high, color=colour, alpha=0.18, linewidth=0)
+    axis.plot(shown, mean, color=colour, linewidth=1.3)

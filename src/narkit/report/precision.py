@@ -1,0 +1,72 @@
+"""What the lower precision of the fused kernels costs: cells of a grid beside the same cells in float32.
+
+The other cells lie in the folder `float32` beside the grid's own. They are trained without kernels and with full
+products, by the same preset and seeds, and enter no other table.
+"""
+
+from __future__ import annotations
+
+from narkit.report import paper
+from narkit.report.grid import Grid, LeftOut, in_spreads, measured, read_grid
+from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown
+from narkit.report.tables import rules, system_title
+from narkit.training.record import RunRecord
+
+FOLDER = "float32"
+HOW = {"kernels": "plain", "matmul_precision": "highest"}  # as records say it, among the versions
+
+INTRODUCTION = (
+    "The same cells trained without kernels and in true float32 (`NARKIT_KERNELS=plain`, "
+    "`JAX_DEFAULT_MATMUL_PRECISION=highest`), beside those of the tables above:"
+)
+
+
+def precision_part(grid: Grid) -> list[str]:
+    """The lines of the comparison; none without such a folder."""
+    if not (grid.folder / FOLDER).is_dir():
+        return []
+    other = read_grid(grid.folder / FOLDER, grid.preset, empty=True)
+    pairs, left_out = {}, list(other.left_out)
+    for cell, record in other.cells.items():
+        if reason := _misfit(cell, record, grid):
+            left_out.append(LeftOut("/".join(cell) + ".json", reason))
+        else:
+            pairs[cell] = (grid.cells[cell], record)
+    remarks = [f"- Left out: {FOLDER}/{one.path}: {one.reason}." for one in left_out]
+    if not pairs:
+        return remarks
+    return [INTRODUCTION, "", markdown(_table(grid, pairs)), *remarks]
+
+
+def is_float32(record: RunRecord) -> bool:
+    """Whether a cell was trained without kernels and with full products."""
+    return all(record.versions.get(name) == value for name, value in HOW.items())
+
+
+def _misfit(cell: tuple[str, str], record: RunRecord, grid: Grid) -> str | None:
+    """Why a cell of the folder cannot be compared, or None."""
+    if not is_float32(record):
+        return "not trained in float32"
+    return None if cell in grid.cells else "the grid has no such cell to compare it with"
+
+
+def _table(grid: Grid, pairs: dict[tuple[str, str], tuple[RunRecord, RunRecord]]) -> Table:
+    rows = []
+    for system in grid.systems:
+        for name, label in paper.labels().items():
+            if (system, name) not in pairs:
+                continue
+            records = pairs[system, name]
+            for rule in rules(grid, system):
+                fused, full = (measured(record.test_scores(name, rule)) for record in records)
+                difference = fused.mean - full.mean
+                distance = in_spreads(difference, fused, full)
+                cells: list[Cell] = [fused, full, Number(difference, "{:+.2f}"), Number(distance, "{:+.1f}")]
+                rows.append(Row(f"{system}_{name}_{rule}", f"{system_title(system)}, {label}, rule {rule}", cells))
+    headings = [
+        Heading("fused", "fused kernels", scores=True),
+        Heading("float32", "float32", scores=True),
+        Heading("difference", "difference"),
+        Heading("in_both_spreads", "in both spreads"),
+    ]
+    return Table("precision", "Precision", "Cell", headings, rows)

@@ -1,0 +1,46 @@
+"""What stands beside the tables of a report: where the records come from, which were left out, which seeds diverged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from narkit.report import paper
+from narkit.report.grid import Grid
+from narkit.sweeps.systems import COLUMNS
+
+
+def origin(grid: Grid) -> str:
+    """How many records there are, and the commits, devices and versions that they were made with."""
+    if not grid.cells:
+        return f"No record of the preset {grid.preset} yet: nothing was run."
+    records = grid.cells.values()
+    commits = _listed(record.commit or "unknown" for record in records)
+    devices = _listed(record.device for record in records)
+    versions = [_listed(f"{name} {record.versions.get(name, '?')}" for record in records) for name in ("narkit", "jax")]
+    counts = ", ".join(f"{len(grid.records(system))} of {system}" for system in grid.systems)
+    return (
+        f"From {len(grid.cells)} records of the preset {grid.preset} ({counts}); commit {commits}; {devices}; "
+        f"{', '.join(versions)}; digest of the records {grid.digest}."
+    )
+
+
+def remarks(grid: Grid) -> list[str]:
+    """One line for every record that was left out and every seed that diverged."""
+    lines = [f"Left out: {left.path}: {left.reason}" for left in grid.left_out]
+    for (system, algorithm), record in grid.cells.items():
+        for seed in record.diverged:
+            lines.append(
+                f"Diverged: seed {seed.seed} of {system} on {algorithm}, at step {seed.step} on a batch of size "
+                f"{seed.size}; its scores are those of what its rules had chosen before."
+            )
+    return lines
+
+
+def cells_left(grid: Grid) -> int:
+    """How many cells of the columns that the paper has by algorithm were not run yet."""
+    systems = {column.system for column in COLUMNS if paper.algorithm_scores(column.name)}
+    return sum(len(paper.labels()) - len(grid.records(system)) for system in systems)
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(sorted(set(words)))

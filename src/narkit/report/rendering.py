@@ -1,0 +1,224 @@
+"""A table of scores, and how it is written: Markdown, LaTeX, CSV and HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+
+from narkit.report.paper import Score
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number and how it is written, such as `Number(1.5, "{:+.2f}")`."""
+
+    value: float
+    pattern: str = "{:.2f}"
+
+
+Cell = Score | Number | str | None
+"""What stands in a table; None for what is missing."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column of a table. One of scores has three columns in CSV: mean, standard deviation and number of seeds."""
+
+    key: str  # its name in CSV
+    label: str
+    group: str = ""  # what it has in common with its neighbours, such as the system
+    scores: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    label: str
+    cells: Sequence[Cell]
+    summary: bool = False  # set off from the rows above it
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its title, and notes that say how to read it."""
+
+    name: str  # of its files
+    title: str
+    corner: str  # the heading of the rows' labels
+    headings: Sequence[Heading]
+    rows: Sequence[Row]
+    notes: Sequence[str] = field(default=())
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row.cells) != len(self.headings):
+                raise ValueError(f"{self.name}, {row.key}: expected {len(self.headings)} cells, got {len(row.cells)}")
+
+
+def text(cell: Cell) -> str:
+    """`79.82 ± 1.20 (5)`: the mean, its standard deviation and the number of seeds; `–` for what is missing."""
+    match cell:
+        case None:
+            return MISSING
+        case Score(mean, std, seeds):
+            spread = f" ± {std:.2f}" if std is not None else ""
+            return f"{mean:.2f}{spread}" + (f" ({seeds})" if seeds is not None else "")
+        case Number(value, pattern):
+            written = pattern.format(value)
+            if not any(digit in written for digit in "123456789"):
+                written = pattern.format(0.0)  # without the minus sign of a number that was rounded to zero
+            return written.replace("-", "−")
+        case _:
+            return cell
+
+
+def markdown(table: Table, *, not_run: str = MISSING) -> str:
+    """The table in Markdown, without its title. `not_run` stands for scores that are missing, summaries apart."""
+    headings = [f"{heading.group}<br>{heading.label}" if heading.group else heading.label for heading in table.headings]
+    lines = [[table.corner, *headings], ["---"] + ["---:"] * len(headings)]
+    for row in table.rows:
+        cells = [
+            not_run if cell is None and heading.scores and not row.summary else text(cell)
+            for heading, cell in zip(table.headings, row.cells, strict=True)
+        ]
+        lines.append([f"**{row.label}**" if row.summary else row.label, *cells])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def as_csv(table: Table) -> str:
+    """The table as comma-separated values, with plain numbers at full precision."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [[h.key, f"{h.key}_std", f"{h.key}_seeds"] if h.scores else [h.key] for h in table.headings]
+    writer.writerow([table.corner.lower(), *chain.from_iterable(names)])
+    for row in table.rows:
+        values = [_plain(cell, heading) for heading, cell in zip(table.headings, row.cells, strict=True)]
+        writer.writerow([row.key, *chain.from_iterable(values)])
+    return out.getvalue()
+
+
+def _plain(cell: Cell, heading: Heading) -> list[float | int | str | None]:
+    """The numbers of a cell. Rounded to six digits behind the point, which hides how a sum was ordered."""
+    match cell:
+        case Score(mean, std, seeds):
+            values = [round(mean, 6), None if std is None else round(std, 6), seeds]
+        case Number(value):
+            values = [round(value, 6)]
+        case _:
+            values = [cell]
+    return [*values, None, None][: 3 if heading.scores else 1]
+
+
+def latex(table: Table) -> str:
+    """The table for LaTeX with booktabs and graphicx, scaled to the width of the text."""
+    columns = "l" + "r" * len(table.headings)
+    lines = [
+        r"\begin{table}[p]",
+        r"  \centering",
+        rf"  \caption{{{latex_text(' '.join([table.title + '.', *table.notes]))}}}",
+        rf"  \label{{tab:{table.name}}}",
+        r"  \resizebox{\ifdim\width>\textwidth \textwidth\else\width\fi}{!}{%",
+        rf"  \begin{{tabular}}{{{columns}}}",
+        r"    \toprule",
+        *_latex_groups(table),
+        "    " + " & ".join(latex_text(name) for name in [table.corner, *(h.label for h in table.headings)]) + r" \\",
+        r"    \midrule",
+    ]
+    for summary, rows in groupby(table.rows, key=lambda row: row.summary):
+        lines += [r"    \midrule"] if summary else []
+        for row in rows:
+            cells = [latex_text(row.label), *(latex_text(text(cell)) for cell in row.cells)]
+            lines.append("    " + " & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}}", r"\end{table}"]) + "\n"
+
+
+def _latex_groups(table: Table) -> list[str]:
+    """The line above the headings that says what neighbours have in common."""
+    if not any(heading.group for heading in table.headings):
+        return []
+    cells, rules, start = [""], [], 2
+    for group, members in groupby(table.headings, key=lambda heading: heading.group):
+        count = len(list(members))
+        cells.append(rf"\multicolumn{{{count}}}{{c}}{{{latex_text(group)}}}")
+        rules += [rf"\cmidrule(lr){{{start}-{start + count - 1}}}"] if group else []
+        start += count
+    return ["    " + " & ".join(cells) + r" \\", "    " + " ".join(rules)]
+
+
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", ">": r"$>$", "<": r"$<$", "±": r"$\pm$", "−": r"$-$",
+    "+": r"$+$", "–": "--", "×": r"$\times$", "≤": r"$\le$", "’": "'", "`": "", "√": r"$\surd$", "²": r"$^2$",
+}  # fmt: skip
+
+
+def latex_text(words: str) -> str:
+    """Plain words for LaTeX."""
+    return "".join(LATEX.get(letter, letter) for letter in words)
+
+
+def document(names: Sequence[str], figures: Sequence[str]) -> str:
+    """A whole LaTeX document that shows tables and figures that lie beside it."""
+    lines = [
+        r"\documentclass{article}",
+        r"\usepackage[margin=2cm]{geometry}",
+        r"\usepackage{booktabs}",
+        r"\usepackage{graphicx}",
+        r"\begin{document}",
+        *(rf"\input{{{name}}}" for name in names),
+        *(
+            rf"\begin{{figure}}[p]\centering\includegraphics[width=\textwidth]{{{name}.png}}\end{{figure}}"
+            for name in figures
+        ),
+        r"\end{document}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def as_html(table: Table) -> str:
+    """The table as HTML, with its title as the caption and its notes below."""
+    parts = [f'<figure class="table" id="{table.name}">', '<div class="wide"><table>']
+    parts.append(f"<caption>{html.escape(table.title)}</caption>")
+    parts.append(f"<thead>{_html_groups(table)}{_html_row('th', [table.corner, *(h.label for h in table.headings)])}")
+    parts.append("</thead><tbody>")
+    for row in table.rows:
+        cells = "".join(f"<td>{_html_cell(cell)}</td>" for cell in row.cells)
+        kind = ' class="summary"' if row.summary else ""
+        parts.append(f'<tr{kind}><th scope="row">{html.escape(row.label)}</th>{cells}</tr>')
+    notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
+    parts.append(f"</tbody></table></div><figcaption>{notes}</figcaption></figure>")
+    return "\n".join(parts) + "\n"
+
+
+def _html_groups(table: Table) -> str:
+    if not any(heading.group for heading in table.headings):
+        return ""
+    groups = [(group, len(list(members))) for group, members in groupby(table.headings, key=lambda h: h.group)]
+    cells = "".join(f'<th colspan="{count}">{html.escape(group)}</th>' for group, count in groups)
+    return f"<tr><td></td>{cells}</tr>\n"
+
+
+def _html_row(tag: str, words: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(word)}</{tag}>" for word in words) + "</tr>"
+
+
+def _html_cell(cell: Cell) -> str:
+    """A score with its spread in smaller letters."""
+    if not isinstance(cell, Score):
+        return html.escape(text(cell))
+    mean, _, spread = text(cell).partition(" ")
+    return f"{mean} <small>{spread}</small>" if spread else mean
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    ".md": lambda table: "\n".join([f"# {table.title}", "", markdown(table), *(f"{note}\n" for note in table.notes)]),
+    ".tex": latex,
+    ".csv": as_csv,
+}
+"""The formats that a report keeps its tables in."""

@@ -1,0 +1,252 @@
+"""How far a grid of records reproduces the paper: row by row, rule by rule, and how long it took on what.
+
+Two measures of agreement stand side by side. A row *agrees* if its mean lies within two of the paper's own standard
+deviations of the paper's mean. That is strict where the paper's seeds hardly differ (topological sort: 0.01), so the
+distance in units of both spreads together, sqrt(s_paper^2 + s_ours^2), is there as well.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from narkit.report import paper
+from narkit.report.documents import NOT_RUN
+from narkit.report.grid import Grid, in_spreads
+from narkit.report.paper import Score
+from narkit.report.precision import precision_part
+from narkit.report.provenance import origin, remarks
+from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown, text
+from narkit.report.tables import RULES, rules, system_title
+from narkit.sweeps.systems import COLUMNS, Column
+from narkit.training.record import RunRecord
+
+NEAR = 2.0  # standard deviations
+LARGE = 5.0  # percentage points: what is worth naming when a rule changes a score
+
+TIME = (
+    "Minutes of one process on the device. Training includes waiting for data. Cells may share a device, and the sums "
+    "count each of them in full. How long at least one of them ran, pauses left out, if each ran in one piece until it "
+    "finished:"
+)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How one row compares with the paper's."""
+
+    published: Score
+    ours: Score
+
+    @property
+    def difference(self) -> float:
+        return self.ours.mean - self.published.mean
+
+    @property
+    def in_paper_spreads(self) -> float:
+        return in_spreads(self.difference, self.published)
+
+    @property
+    def in_both_spreads(self) -> float:
+        return in_spreads(self.difference, self.published, self.ours)
+
+    @property
+    def agrees(self) -> bool:
+        return abs(self.in_paper_spreads) <= NEAR
+
+
+def agreements(grid: Grid, column: Column) -> dict[str, Agreement]:
+    """The rows of a column that were run, by algorithm."""
+    scores = grid.column(column)
+    return {
+        name: Agreement(published, ours)
+        for name, published in paper.algorithm_scores(column.name).items()
+        if (ours := scores.algorithm(name)) is not None
+    }
+
+
+def reproduction_part(grid: Grid) -> str:
+    """The generated part of `docs/reproduction.md`."""
+    parts = [origin(grid), *(f"- {line}" for line in remarks(grid)), ""]
+    for column in COLUMNS:
+        if paper.algorithm_scores(column.name):
+            parts += [f"### {column.title}", "", _verdict(grid, column), "", markdown(agreement_table(grid, column))]
+    parts += ["### What the selection rule changes", "", RULES, ""]
+    if grid.systems:
+        parts += [markdown(rule_averages(grid)), *(f"- {line}" for line in rule_remarks(grid)), ""]
+    else:
+        parts += [f"All rules: {NOT_RUN}.", ""]
+    if precision := precision_part(grid):
+        parts += ["### Precision", "", *precision, ""]
+    parts += ["### Time", ""]
+    if grid.systems:
+        parts += [markdown(time_table(grid))]
+        parts += [TIME, "", *(f"- {line}" for line in running_lines(grid)), ""]
+    else:
+        parts += [f"All cells: {NOT_RUN}.", ""]
+    return "\n".join(parts)
+
+
+def _signed(points: float) -> str:
+    return text(Number(points, "{:+.1f}"))
+
+
+def _verdict(grid: Grid, column: Column) -> str:
+    rows = agreements(grid, column)
+    if not rows:
+        return f"All thirty rows: {NOT_RUN}."
+    labels = paper.labels()
+    beyond = [f"{labels[name]} ({_signed(row.difference)})" for name, row in rows.items() if not row.agrees]
+    near_both = sum(abs(row.in_both_spreads) <= NEAR for row in rows.values())
+    names = f" The others, with their differences: {', '.join(beyond)}." if beyond else ""
+    return (
+        f"Rule {column.rule}. {len(rows) - len(beyond)} of the {len(rows)} rows{_that_were_run(len(rows))} agree with "
+        f"the paper within two of its standard deviations, {near_both} within two of both spreads together.{names}"
+    )
+
+
+def _that_were_run(count: int) -> str:
+    return "" if count == len(paper.labels()) else " that were run"
+
+
+def agreement_table(grid: Grid, column: Column) -> Table:
+    """The thirty rows of a column: both scores, their difference, and in how many standard deviations."""
+    rows, found = [], agreements(grid, column)
+    for name, label in paper.labels().items():
+        published, row = paper.algorithm_scores(column.name)[name], found.get(name)
+        cells: list[Cell] = [published, None, None, None, None, NOT_RUN]
+        if row is not None:
+            distances = [Number(row.in_paper_spreads, "{:+.1f}"), Number(row.in_both_spreads, "{:+.1f}")]
+            verdict = "agrees" if row.agrees else "differs"
+            cells = [published, row.ours, Number(row.difference, "{:+.2f}"), *distances, verdict]
+        rows.append(Row(name, label, cells))
+    headings = [
+        Heading("paper", "paper", scores=True),
+        Heading("ours", "ours", scores=True),
+        Heading("difference", "difference"),
+        Heading("in_paper_spreads", "in the paper's spreads"),
+        Heading("in_both_spreads", "in both spreads"),
+        Heading("verdict", "within two of the paper's"),
+    ]
+    return Table(f"agreement_{column.name}", f"Agreement: {column.title}", "Algorithm", headings, rows)
+
+
+def rule_averages(grid: Grid) -> Table:
+    """For every system and rule the average over the algorithms that were run."""
+    names = list(dict.fromkeys(rule for system in grid.systems for rule in rules(grid, system)))
+    rows = []
+    for system in grid.systems:
+        of_system = rules(grid, system)
+        cells = [grid.scores(system, rule).average_of_those_run() if rule in of_system else None for rule in names]
+        rows.append(Row(system, system_title(system), [*cells, Number(len(grid.records(system)), "{:.0f}")]))
+    headings = [*(Heading(rule, rule, scores=True) for rule in names), Heading("algorithms", "algorithms")]
+    return Table("rules", "Averages under every rule", "System", headings, rows)
+
+
+def rule_remarks(grid: Grid) -> list[str]:
+    """Where the tie rule, the validation size and stopping early change a score by much."""
+    pairs = [("id", "id_first"), ("ood", "ood_first"), ("ood", "id"), ("ood", "last")]
+    lines = []
+    for system in grid.systems:
+        known = rules(grid, system)
+        for rule, other in pairs:
+            if rule not in known or other not in known:
+                continue
+            changes = {
+                paper.labels()[name]: float(np.mean(scores) - np.mean(grid.scores(system, other).runs[name]))
+                for name, scores in grid.scores(system, rule).runs.items()
+            }
+            large = [f"{label} {_signed(change)}" for label, change in changes.items() if abs(change) >= LARGE]
+            mean = float(np.mean(list(changes.values())))
+            named = (
+                f"; {LARGE:.0f} points or more: {', '.join(large)}"
+                if large
+                else f"; no row by {LARGE:.0f} points or more"
+            )
+            lines.append(f"{system_title(system)}, {rule} rather than {other}: {_signed(mean)} on average{named}.")
+    return lines
+
+
+def time_table(grid: Grid) -> Table:
+    """How long every cell took, and all of a system together."""
+    rows = []
+    for system in grid.systems:
+        records = grid.records(system)
+        for name, record in records.items():
+            label = f"{system_title(system)}, {paper.labels()[name]}"
+            rows.append(Row(f"{system}_{name}", label, [*_minutes([record]), record.device]))
+        devices = ", ".join(sorted({record.device for record in records.values()}))
+        label = f"{system_title(system)}, all {len(records)}{_that_were_run(len(records))}"
+        rows.append(Row(f"{system}_all", label, [*_minutes(list(records.values())), devices], summary=True))
+    headings = [
+        Heading("minutes", "minutes"),
+        Heading("training", "training"),
+        Heading("compiling", "compiling"),
+        Heading("validating", "validating"),
+        Heading("testing", "testing"),
+        Heading("waiting", "waiting for data"),
+        Heading("device", "device"),
+    ]
+    return Table("time", "Time", "Cell", headings, rows)
+
+
+def running_lines(grid: Grid) -> list[str]:
+    """For how long at least one cell ran: a line for each system, and one for several systems together.
+
+    Where the cells ran on several kinds of devices, each kind has its own line: their minutes are not comparable.
+    """
+    groups = {system_title(system): list(grid.records(system).values()) for system in grid.systems}
+    if len(groups) > 1:
+        groups["All systems"] = list(grid.cells.values())
+    lines = []
+    for title, records in groups.items():
+        devices = sorted({record.device for record in records})
+        for device in devices:
+            label = f"{title} on {device}" if len(devices) > 1 else title
+            lines.append(f"{label}: {_running([record for record in records if record.device == device])}")
+    return lines
+
+
+def _running(records: Sequence[RunRecord]) -> str:
+    known = [interval for record in records if (interval := _interval(record)) is not None]
+    if not known:
+        return f"no record says when its cell finished ({len(records)} in all)."
+    missing = len(records) - len(known)
+    without = f", without {missing} whose record does not say when it finished" if missing else ""
+    return f"for {union_length(known) / 60:.1f} minutes at least one cell ran ({len(records)} in all{without})."
+
+
+def _interval(record: RunRecord) -> tuple[float, float] | None:
+    """When a cell began and finished, in seconds, or None where its record has no date that can be read.
+
+    Only the end is recorded. A cell that was interrupted began earlier than this says.
+    """
+    try:
+        finished = datetime.datetime.fromisoformat(record.finished_at)
+    except (TypeError, ValueError):
+        return None
+    if finished.tzinfo is None:  # else it would depend on where the report is made
+        finished = finished.replace(tzinfo=datetime.UTC)
+    return finished.timestamp() - record.timings.total, finished.timestamp()
+
+
+def union_length(intervals: Iterable[tuple[float, float]]) -> float:
+    """How much the intervals (begin, end) cover together; what several of them cover counts once."""
+    length, covered_until = 0.0, -math.inf
+    for begin, end in sorted(intervals):
+        length += max(0.0, end - max(begin, covered_until))
+        covered_until = max(covered_until, end)
+    return length
+
+
+def _minutes(records: list[RunRecord]) -> list[Number]:
+    def total(name: str) -> float:
+        return sum(getattr(record.timings, name) for record in records)
+
+    parts = [total(name) for name in ("total", "training", "compiling", "validating", "testing")]
+    share = 100 * total("waiting_for_data") / max(total("training"), 1e-9)
+    return [*(Number(seconds / 60, "{:.1f}") for seconds in parts), Number(share, "{:.1f} %")]

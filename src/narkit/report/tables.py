@@ -1,0 +1,258 @@
+"""The paper's three tables, each value of a grid of records beside the paper's.
+
+- Table 1: the means of the eight categories, their average, the average rank, and how many of the thirty algorithms
+  are above 90 % and 50 %.
+- Table 2: the thirty algorithms, their average, and the average of the eight categories. The two averages differ,
+  since categories have from one to twelve algorithms; both are shown and never mixed.
+- Table 3: the parameters of TEAM relative to the baseline's.
+- The appendix has every selection rule of every run.
+
+A column has one rule, fixed in `systems.COLUMNS`. What was not run is missing; a column with a missing cell has no
+averages, only those over the cells that it has, beside the paper's over the same cells. Such rows go when all is run.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from narkit.report import paper
+from narkit.report.grid import Grid, category_members
+from narkit.report.paper import Score
+from narkit.report.rendering import Cell, Heading, Number, Row, Table
+from narkit.sweeps.systems import COLUMNS, Column
+
+SHARE = "{:.0f} of 30"
+THOSE_RUN = "average_of_those_run"
+LEGEND = (
+    "Micro-F1 on the official test split in percent: mean ± standard deviation of a sample over seeds (number of "
+    "seeds, where it is known). Differences are ours minus the paper's."
+)
+RULES = (
+    "The rules “id” and “ood” take the best validation score at size 16 and at size 32, and of equal ones that with "
+    "the lowest validation loss; “id_first” and “ood_first” take the first of equal ones, as dm-clrs does; “last” is "
+    "the end of training."
+)
+
+Values = Callable[[Column], tuple[Cell, Cell]]
+"""What the paper has for a column, and what we have."""
+
+
+def all_tables(grid: Grid) -> list[Table]:
+    """Everything that a report shows."""
+    return [category_table(grid), algorithm_table(grid), parameter_table(), rule_table(grid)]
+
+
+def category_table(grid: Grid) -> Table:
+    """The paper's Table 1."""
+    ranks = average_ranks(grid)
+
+    def category(name: str) -> Row:
+        values: Values = lambda c: (paper.category_scores(c.name)[name], grid.column(c).category(name))  # noqa: E731
+        return _row(grid, COLUMNS, name.replace(" ", "_"), name.capitalize(), values)
+
+    def rank(column: Column) -> tuple[Cell, Cell]:
+        ours = ranks.get(column.name)
+        # Ranks are multiples of 1/8; the paper rounds 1.625 up.
+        return Number(paper.summary(column.name).average_rank), None if ours is None else Number(ours + 1e-9)
+
+    def above(threshold: int, published: int, column: Column) -> tuple[Cell, Cell]:
+        scores = grid.column(column)
+        return Number(published, SHARE), Number(scores.above(threshold), SHARE) if scores.complete else None
+
+    rows = [
+        *(category(name) for name in category_members()),
+        _average_of_categories(grid, COLUMNS),
+        _row(grid, COLUMNS, "average_rank", "Average rank", rank, summary=True),
+        _row(grid, COLUMNS, "above_90", "> 90 %", lambda c: above(90, paper.summary(c.name).above_90, c), summary=True),
+        _row(grid, COLUMNS, "above_50", "> 50 %", lambda c: above(50, paper.summary(c.name).above_50, c), summary=True),
+        *_number_run(grid, COLUMNS),
+    ]
+    notes = [
+        LEGEND,
+        "The spread of a category is that of all runs of its algorithms together, as in the paper; the spread of an "
+        "average is that of the seeds' own averages.",
+        "For the average rank, our complete columns stand in for the paper's among its six.",
+    ]
+    return Table("table1", "Table 1: categories", "Category", _headings(grid, COLUMNS), rows, notes)
+
+
+def algorithm_table(grid: Grid) -> Table:
+    """The paper's Table 2."""
+    columns = [column for column in COLUMNS if has_ours(grid, column)]
+
+    def algorithm(name: str, label: str) -> Row:
+        values: Values = lambda c: (paper.algorithm_scores(c.name).get(name), grid.column(c).algorithm(name))  # noqa: E731
+        return _row(grid, columns, name, label, values)
+
+    def average(column: Column) -> tuple[Cell, Cell]:
+        return published_average(column, paper.labels()), grid.column(column).average()
+
+    def average_of_those_run(column: Column) -> tuple[Cell, Cell]:
+        scores = grid.column(column)
+        return published_average(column, scores.runs), scores.average_of_those_run()
+
+    rows = [
+        *(algorithm(name, label) for name, label in paper.labels().items()),
+        _row(grid, columns, "average_of_algorithms", "Average over 30 algorithms", average, summary=True),
+        _average_of_categories(grid, columns),
+        *_number_run(grid, columns),
+    ]
+    notes = [LEGEND]
+    if not is_complete(grid, columns):
+        rows.append(_row(grid, columns, THOSE_RUN, "Average over those run only", average_of_those_run, summary=True))
+        notes.append(
+            "The last row compares the same algorithms on both sides; while any is missing, it is no average of the "
+            "benchmark."
+        )
+    return Table("table2", "Table 2: algorithms", "Algorithm", _headings(grid, columns), rows, notes)
+
+
+def parameter_table() -> Table:
+    """The paper's Table 3, from the shapes of our own networks."""
+
+    def cells(counts: list[Number | None], published: float, ratio: float) -> list[Cell]:
+        return [*counts, Number(published), Number(ratio), Number(ratio - published, "{:+.3f}")]
+
+    rows, ratios = [], []
+    for name, label in paper.labels().items():
+        team, baseline = count_parameters(name, "team"), count_parameters(name, "triplet_gmpnn")
+        ratios.append(team / baseline)
+        counts: list[Number | None] = [Number(team, "{:,.0f}"), Number(baseline, "{:,.0f}")]
+        rows.append(Row(name, label, cells(counts, paper.parameter_ratios()[name], ratios[-1])))
+    average = cells([None, None], paper.AVERAGE_RATIO, float(np.mean(ratios)))
+    rows.append(Row("average", "Average over 30 algorithms", average, summary=True))
+    parameters, ratio = "Parameters", "TEAM / Triplet-GMPNN"
+    headings = [
+        Heading("team_parameters", "TEAM", parameters),
+        Heading("triplet_gmpnn_parameters", "Triplet-GMPNN", parameters),
+        Heading("ratio_paper", "paper", ratio),
+        Heading("ratio_ours", "ours", ratio),
+        Heading("ratio_difference", "difference", ratio),
+    ]
+    notes = ["Counted from our networks with a width of 128; nothing is trained for it. The paper has two decimals."]
+    return Table("table3", "Table 3: parameters", "Algorithm", headings, rows, notes)
+
+
+def rule_table(grid: Grid) -> Table:
+    """The appendix: every run under every selection rule."""
+    pairs = [(system, rule) for system in grid.systems for rule in rules(grid, system)]
+    scores = [grid.scores(system, rule) for system, rule in pairs]
+    rows = [
+        *(Row(name, label, [s.algorithm(name) for s in scores]) for name, label in paper.labels().items()),
+        Row("average_of_algorithms", "Average over 30 algorithms", [s.average() for s in scores], summary=True),
+    ]
+    if not all(s.complete for s in scores):
+        of_those_run: list[Cell] = [s.average_of_those_run() for s in scores]
+        rows.append(Row(THOSE_RUN, "Average over those run only", of_those_run, summary=True))
+    used = "; ".join(f"{column.title}: {column.rule}" for column in COLUMNS)
+    notes = [LEGEND, RULES, f"The other tables use one rule for each column, fixed before anything was run: {used}."]
+    headings = [Heading(f"{system}_{rule}", rule, system_title(system), True) for system, rule in pairs]
+    return Table("appendix_rules", "Appendix: every selection rule", "Algorithm", headings, rows, notes)
+
+
+def rules(grid: Grid, system: str) -> list[str]:
+    """The selection rules of a system's runs; a preset gives the same to all."""
+    return next((record.rules for record in grid.records(system).values()), [])
+
+
+def system_title(system: str) -> str:
+    """A system's name in print."""
+    return next(column.title for column in COLUMNS if column.system == system)
+
+
+def has_ours(grid: Grid, column: Column) -> bool:
+    """Whether a column shows ours: always where the paper has scores by algorithm, else once there are records."""
+    return bool(paper.algorithm_scores(column.name) or grid.records(column.system))
+
+
+def is_complete(grid: Grid, columns: Sequence[Column]) -> bool:
+    """Whether all thirty algorithms were run in every column that shows ours."""
+    return all(grid.column(column).complete for column in columns if has_ours(grid, column))
+
+
+def published_average(column: Column, names: Collection[str]) -> Score | None:
+    """The paper's average of a column over some algorithms; None where it has no scores by algorithm."""
+    scores, summary = paper.algorithm_scores(column.name), paper.summary(column.name)
+    chosen = [score.mean for name, score in scores.items() if name in names]
+    if not chosen:
+        return None
+    printed = summary.average_of_algorithms if len(chosen) == len(scores) else None
+    return Score(float(np.mean(chosen)) if printed is None else printed, None, summary.seeds)
+
+
+def difference(published: Cell, ours: Cell) -> Cell:
+    """Ours minus the paper's, where there are both."""
+    match published, ours:
+        case Score(theirs), Score(mean):
+            return Number(mean - theirs, "{:+.2f}")
+        case Number(theirs, pattern), Number(value):
+            return Number(value - theirs, "{:+.0f}" if pattern == SHARE else "{:+.2f}")
+        case _:
+            return None
+
+
+def average_ranks(grid: Grid) -> dict[str, float]:
+    """The average rank of our complete columns, each in the paper's place among its six columns."""
+    ours = {column.name: grid.column(column) for column in COLUMNS if grid.column(column).complete}
+    ranks: dict[str, list[int]] = {name: [] for name in ours}
+    for category in category_members():
+        means = {column.name: paper.category_scores(column.name)[category].mean for column in COLUMNS}
+        for name, scores in ours.items():
+            score = scores.category(category)
+            assert score is not None  # since the column is complete
+            means[name] = score.mean
+        for name in ours:
+            ranks[name].append(1 + sum(other > means[name] for other in means.values()))
+    return {name: float(np.mean(values)) for name, values in ranks.items()}
+
+
+@functools.cache
+def count_parameters(algorithm: str, processor: str) -> int:
+    """How many parameters a network of the paper's width has. Shapes suffice, nothing is computed."""
+    import equinox as eqx
+    import jax
+
+    from narkit.models.network import Reasoner
+
+    reasoner = eqx.filter_eval_shape(lambda key: Reasoner(algorithm, processor, 128, key=key), jax.random.key(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(reasoner))
+
+
+def _headings(grid: Grid, columns: Sequence[Column]) -> list[Heading]:
+    headings = []
+    for column in columns:
+        headings.append(Heading(f"{column.name}_paper", "paper", column.title, True))
+        if has_ours(grid, column):
+            headings.append(Heading(f"{column.name}_ours", "ours", column.title, True))
+            headings.append(Heading(f"{column.name}_difference", "difference", column.title))
+    return headings
+
+
+def _row(grid: Grid, columns: Sequence[Column], key: str, label: str, values: Values, *, summary: bool = False) -> Row:
+    """The row under `_headings`: for every column the paper's value, ours and the difference."""
+    cells: list[Cell] = []
+    for column in columns:
+        published, ours = values(column)
+        cells += [published, ours, difference(published, ours)] if has_ours(grid, column) else [published]
+    return Row(key, label, cells, summary)
+
+
+def _average_of_categories(grid: Grid, columns: Sequence[Column]) -> Row:
+    def values(column: Column) -> tuple[Cell, Cell]:
+        published = paper.summary(column.name)
+        return Score(published.average_of_categories, None, published.seeds), grid.column(
+            column
+        ).average_of_categories()
+
+    return _row(grid, columns, "average_of_categories", "Average of the 8 categories", values, summary=True)
+
+
+def _number_run(grid: Grid, columns: Sequence[Column]) -> list[Row]:
+    """How many algorithms were run, while any is missing."""
+    if is_complete(grid, columns):
+        return []
+    values: Values = lambda column: (None, Number(len(grid.column(column).runs), SHARE))  # noqa: E731
+    return [_row(grid, columns, "algorithms_run", "Algorithms run", values, summary=True)]

@@ -1,0 +1,163 @@
+"""Writes a report: tables, figures, the page that shows them, and the generated parts of documents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from narkit.data.execution import random_run
+from narkit.errors import UnknownNameError
+from narkit.files import write_whole
+from narkit.models.serialization import ModelFileError, load
+from narkit.report import documents, figures
+from narkit.report.documents import readme_part, with_part
+from narkit.report.grid import Grid, ResultsError
+from narkit.report.learning import learning_part
+from narkit.report.page import page
+from narkit.report.provenance import origin, remarks
+from narkit.report.rendering import FORMATS, document
+from narkit.report.reproduction import reproduction_part
+from narkit.report.tables import all_tables
+from narkit.report.training_pictures import draw_attention
+from narkit.spec import ALGORITHMS
+
+# The instance that the attention is drawn on: size, seed and density.
+INSTANCE = (8, 1, 0.6)
+PREFERRED = "bfs"
+
+README, REPRODUCTION, LEARNING = "--readme", "--reproduction", "--learning"
+PARTS: Mapping[str, Callable[[Grid], str]] = {
+    README: readme_part,
+    REPRODUCTION: reproduction_part,
+    LEARNING: learning_part,
+}
+"""What is written into a document, by the option that names the document."""
+
+
+def write(
+    grid: Grid, out: Path | None, readme: Path | None, reproduction: Path | None, validation: str = "ood"
+) -> list[Path]:
+    """Writes what was asked for, a report if nothing was; returns the files."""
+    if out is None and readme is None and reproduction is None:
+        out = Path("report")
+    # Documents without a place for their part are refused before anything is written.
+    for file, option in ((readme, README), (reproduction, REPRODUCTION)):
+        if file is not None:
+            updated(grid, option, file)
+    written = write_report(grid, out, validation) if out is not None else []
+    written += write_readme(grid, readme) if readme is not None else []
+    return written + (write_part(grid, REPRODUCTION, reproduction) if reproduction is not None else [])
+
+
+def summary(grid: Grid, written: list[Path]) -> list[str]:
+    """What a report was made from, what is special about it, and where it is."""
+    folders = Counter(path.parent for path in written)
+    places = [f"{folder}: {count} file{'s' if count > 1 else ''}" for folder, count in folders.items()]
+    return [origin(grid), *remarks(grid), f"written in {'; '.join(places)}"]
+
+
+def write_report(grid: Grid, out: Path, validation: str = "ood") -> list[Path]:
+    """Writes tables, figures and the page that shows them all; returns what was written."""
+    check_validation(grid, validation)
+    if out.exists() and not out.is_dir():
+        raise ResultsError(f"{out}: expected a folder to write the report to, got a file")
+    out.mkdir(parents=True, exist_ok=True)
+    tables, written = all_tables(grid), []
+    for table in tables:
+        for suffix, render in FORMATS.items():
+            written.append(out / f"{table.name}{suffix}")
+            write_whole(written[-1], render(table))
+    drawn = _write_figures(grid, out, validation)
+    files = [path for path in drawn.values() if isinstance(path, Path)]
+    write_whole(out / "report.tex", document([t.name for t in tables if t.headings], [path.stem for path in files]))
+    write_whole(out / "index.html", page(grid, tables, drawn))
+    write_whole(out / "notes.md", "\n".join([origin(grid), "", *(f"- {line}" for line in remarks(grid))]) + "\n")
+    pictures = [path.with_suffix(suffix) for path in files for suffix in (".png", ".svg")]
+    return [*written, *pictures, out / "report.tex", out / "index.html", out / "notes.md"]
+
+
+def check_validation(grid: Grid, validation: str) -> None:
+    """Raises if no run has such a validation set."""
+    known = {each.name for record in grid.cells.values() for each in record.config.validations} or {"id", "ood"}
+    if validation not in known:
+        raise UnknownNameError("validation set", validation, known)
+
+
+def _write_figures(grid: Grid, out: Path, validation: str) -> dict[str, Path | str]:
+    """The figures by title: the path of the SVG, or why there is none."""
+    figures.save(figures.category_chart(grid), out / "categories", grid.digest)
+    figures.save(figures.learning_curves(grid, validation), out / "learning_curves", grid.digest)
+    return {
+        "Categories": out / "categories.svg",
+        "Learning curves": out / "learning_curves.svg",
+        "Triplet Edge Attention": _write_attention(grid, out / "attention"),
+    }
+
+
+def _write_attention(grid: Grid, path: Path) -> Path | str:
+    """The attention of a trained TEAM on a small graph, breadth-first search's if its weights are there."""
+    graphs = [name for name in grid.records("team") if ALGORITHMS[name].category == "graphs"]
+    for name in sorted(graphs, key=lambda name: name != PREFERRED):
+        if not grid.weights("team", name).is_file():
+            continue
+        try:
+            reasoner = load(grid.weights("team", name))
+        except ModelFileError as error:
+            return f"not drawn: {error}"
+        with figures.style():
+            figure = draw_attention(reasoner, random_run(name, *INSTANCE))
+        figures.save(figure, path, grid.digest)
+        return path.with_suffix(".svg")
+    for suffix in (".png", ".svg"):
+        path.with_suffix(suffix).unlink(missing_ok=True)  # of an earlier report
+    return "not drawn: no weights of TEAM on a graph algorithm beside the records"
+
+
+def write_readme(grid: Grid, readme: Path) -> list[Path]:
+    """Brings the README's results up to date, and the figures that they show."""
+    write_part(grid, README, readme)
+    if not grid.cells:
+        return [readme]
+    folder = readme.parent / documents.FIGURES
+    folder.mkdir(parents=True, exist_ok=True)
+    figures.save(figures.category_chart(grid), folder / documents.CATEGORIES, grid.digest, (".png",))
+    figures.save(figures.learning_curves(grid), folder / documents.CURVES, grid.digest, (".png",))
+    return [readme, folder / f"{documents.CATEGORIES}.png", folder / f"{documents.CURVES}.png"]
+
+
+def write_part(grid: Grid, option: str, file: Path) -> list[Path]:
+    """Brings the generated part of a document up to date."""
+    write_whole(file, updated(grid, option, file))
+    return [file]
+
+
+def updated(grid: Grid, option: str, file: Path) -> str:
+    """The document with its part as it follows from the records."""
+    return with_part(file.read_text(), PARTS[option](grid), _command(grid, option, file))
+
+
+def _command(grid: Grid, option: str, file: Path) -> str:
+    """The command that writes a part; names only, so that it is the same wherever the folders lie."""
+    results = grid.folder.resolve()
+    # Runs for a document of their own lie in a folder of their own within the results.
+    above = f"{results.parent.name}/" if option == LEARNING else ""
+    folder = "" if option == README else "docs/"
+    return f"narkit report {above}{results.name}/ {option} {folder}{file.name}"
+
+
+def outdated(grid: Grid, readme: Path | None, reproduction: Path | None, learning: Path | None = None) -> list[str]:
+    """What does not follow from the records, one line each; empty if all is up to date."""
+    problems = []
+    if readme is not None:
+        if updated(grid, README, readme) != readme.read_text():
+            problems.append(f"{readme}: its results do not follow from {grid.folder}")
+        if grid.cells:
+            for name in (documents.CATEGORIES, documents.CURVES):
+                path = readme.parent / documents.FIGURES / f"{name}.png"
+                if not path.is_file() or figures.digest_of(path) != grid.digest:
+                    problems.append(f"{path}: was not drawn from the records in {grid.folder}")
+    for file, option in ((reproduction, REPRODUCTION), (learning, LEARNING)):
+        if file is not None and updated(grid, option, file) != file.read_text():
+            problems.append(f"{file}: its generated part does not follow from {grid.folder}")
+    return problems

@@ -1,0 +1,213 @@
+"""What `narkit.solve` gives back: the network's answer and the true one, in the words of whoever asked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from narkit.data.batch import Batch
+from narkit.solve.problem import Instance, Label, Plain, Problem, shown
+from narkit.solve.weights import Measured
+from narkit.spec import ALGORITHMS, Kind, Probe, Stage, stage_of
+
+if TYPE_CHECKING:
+    from narkit.inference import Predictions
+    from narkit.models.network import Reasoner
+
+SCALAR_TOLERANCE = 0.1
+"""A predicted scalar hint within this of the true one counts as right: networks never hit one exactly."""
+MOST_DIFFERENCES_SHOWN = 8
+
+
+class FirstError(NamedTuple):
+    """The first step, counted from 0 as in `answer.instance.hints`, at which a predicted hint is wrong."""
+
+    step: int
+    hint: str
+
+
+class Difference(NamedTuple):
+    """One value in which the network's output differs from the true one."""
+
+    output: str  # the probe's name
+    where: Label | tuple[Label, ...] | None  # a node, a pair of nodes, or None for a value of the whole instance
+    network: Any
+    truth: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A network's answer to an instance, with the true one beside it.
+
+    `outputs` and `truth` are plain Python under the caller's labels; `print(answer)` shows them, `to_dict()` is JSON.
+    `instance` is the raw batch of one that was run: the true trajectory, mapped into the range of the training.
+    `predictions` has what the network said about it; row i of `predictions.hints` belongs to row i + 1 of
+    `instance.hints`. `notes` say what was mapped, `warnings` where the instance is unlike those of the training.
+    """
+
+    algorithm: str
+    instance: Batch
+    predictions: Predictions
+    labels: tuple[Label, ...]
+    outputs: Plain
+    truth: Plain
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    network: Reasoner
+    weights_name: str
+    measured: tuple[Measured, ...]  # what the network scored in its record, by size
+    _problem: Problem
+    _read: Instance
+
+    @functools.cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """All values of the outputs in which the network differs from the truth."""
+        found: list[Difference] = []
+        for name, probe in stage_of(ALGORITHMS[self.algorithm].spec, Stage.OUTPUT).items():
+            predicted, truth = np.asarray(self.predictions.outputs[name])[0], self.instance.outputs[name][0]
+            for place in np.argwhere(wrong(probe, predicted, truth)):
+                index = tuple(int(i) for i in place)
+                where = tuple(self.labels[i] for i in index)
+                found.append(
+                    Difference(
+                        name,
+                        None if not where else where[0] if len(where) == 1 else where,
+                        self._value(probe, predicted[index]),
+                        self._value(probe, truth[index]),
+                    )
+                )
+        return tuple(found)
+
+    def _value(self, probe: Probe, value: np.ndarray) -> Any:
+        """One value in the caller's words."""
+        match probe.kind:
+            case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
+                return self.labels[int(value)]
+            case Kind.MASK_ONE:
+                return self.labels[int(value.argmax())]
+            case Kind.CATEGORICAL:
+                return int(value.argmax())
+            case Kind.MASK:
+                return bool(value > 0)
+            case Kind.SCALAR:
+                return float(value)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the network's outputs are the true ones, value by value."""
+        return not self.differences
+
+    @functools.cached_property
+    def first_error(self) -> FirstError | None:
+        """The first step at which a hint went wrong, and the first such hint; None if all are right."""
+        spec = self.instance.spec
+        errors = []
+        for order, (name, values) in enumerate(self.predictions.hints.items()):
+            truth, predicted = self.instance.hints[name][1:, 0], np.asarray(values)[:, 0]
+            is_wrong = wrong(spec[name], predicted[: len(truth)], truth).reshape(len(truth), -1).any(axis=1)
+            if is_wrong.any():
+                errors.append((int(is_wrong.argmax()) + 1, order, name))
+        return FirstError(min(errors)[0], min(errors)[2]) if errors else None
+
+    @property
+    def scored(self) -> Measured | None:
+        """What the network scored in its record at the smallest measured size that is not below this instance's."""
+        size = nominal_size(self.algorithm, self.instance.num_nodes)
+        fitting = [entry for entry in self.measured if entry.size >= size]
+        return min(fitting, key=lambda entry: entry.size) if fitting else None
+
+    def view(self) -> Any:
+        """The run step by step, true and predicted side by side, as a page; shown inline in notebooks."""
+        from narkit.solve import viewer  # type: ignore[attr-defined]
+
+        return viewer.page(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of this but the arrays, as JSON can say it: labels that are keys become strings."""
+        error, scored = self.first_error, self.scored
+        return as_json(
+            {
+                "algorithm": self.algorithm,
+                "weights": self.weights_name,
+                "num_nodes": self.instance.num_nodes,
+                "num_steps": int(self.instance.lengths[0]),
+                "outputs": self.outputs,
+                "truth": self.truth,
+                "agrees": self.agrees,
+                "differences": [difference._asdict() for difference in self.differences],
+                "first_error": None if error is None else error._asdict(),
+                "scored": None if scored is None else vars(scored),
+                "measured": [vars(entry) for entry in self.measured],
+                "notes": list(self.notes),
+                "warnings": list(self.warnings),
+            }
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([self._title(), *self._body(), *(f"note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        state = "agrees" if self.agrees else f"{len(self.differences)} differences"
+        return f"<Answer of {self.weights_name} to {self.algorithm} on {self.instance.num_nodes} nodes: {state}>"
+
+    def _title(self) -> str:
+        scored = self.scored
+        record = "" if scored is None else f" (scored {100 * scored.score:.1f} % at size {scored.size}, {scored.split})"
+        steps = int(self.instance.lengths[0])
+        return f"{self.algorithm} on {self.instance.num_nodes} nodes, {steps} steps, by {self.weights_name}{record}"
+
+    def _body(self) -> list[str]:
+        lines = [f"  {line}" for line in self._problem.lines(self._read, self.outputs)]
+        if self.agrees:
+            lines.append("right: the network agrees with the algorithm")
+        else:
+            lines.append(f"wrong: the network differs from the algorithm in {len(self.differences)} values")
+            lines += [f"  {_said(difference)}" for difference in self.differences[:MOST_DIFFERENCES_SHOWN]]
+            if len(self.differences) > MOST_DIFFERENCES_SHOWN:
+                lines.append(f"  … and {len(self.differences) - MOST_DIFFERENCES_SHOWN} more")
+            lines.append("the algorithm's answer:")
+            lines += [f"  {line}" for line in self._problem.lines(self._read, self.truth)]
+        error = self.first_error
+        if error is not None:
+            meaning = self.instance.spec[error.hint].meaning
+            lines.append(f"first wrong hint: step {error.step}, {error.hint} ({meaning})")
+        return lines + [f"warning: {warning}" for warning in self.warnings]
+
+
+def wrong(probe: Probe, predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Where values that count differ, one truth value per node, edge or graph (and step)."""
+    match probe.kind:
+        case Kind.SCALAR:
+            return np.abs(predicted - truth) > SCALAR_TOLERANCE
+        case Kind.MASK:
+            return (truth != -1) & ((predicted > 0) != (truth > 0))
+        case Kind.MASK_ONE | Kind.CATEGORICAL:
+            return (truth != -1).all(-1) & (predicted.argmax(-1) != truth.argmax(-1))
+        case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
+            return predicted != truth
+
+
+def nominal_size(algorithm: str, num_nodes: int) -> int:
+    """The smallest size whose instances have at least this many nodes: what the records measure by."""
+    entry = ALGORITHMS[algorithm]
+    return next((size for size in range(1, num_nodes + 1) if entry.nodes_of_size(size) >= num_nodes), num_nodes)
+
+
+def as_json(value: Any) -> Any:
+    """The value with dictionaries whose keys are strings, lists, numbers, strings, truth values and None only."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return as_json(value.item())
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _said(difference: Difference) -> str:
+    where = "" if difference.where is None else f" of {shown(difference.where)}"
+    return f"{difference.output}{where}: network {shown(difference.network)}, truth {shown(difference.truth)}"

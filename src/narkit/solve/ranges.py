@@ -1,0 +1,99 @@
+"""Maps into the range that the networks were trained on. None of them changes an answer.
+
+Networks have seen weights and keys between 0 and 1, and points in a small disk; weights of 10 in place of 0.1 make them
+fail. Sums are scaled by powers of two, which floating-point numbers take without rounding, so that every comparison
+comes out as before. Where only the order counts, numbers become evenly spaced ones in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from narkit.errors import InstanceError
+
+LOWEST_RANK, HIGHEST_RANK = 0.05, 0.95
+
+
+def numbers(values: Any, what: str) -> np.ndarray:
+    """A vector of finite numbers, or an error that names the first value that is none."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise InstanceError(f"{what}: expected a list of numbers, got {values!r}")
+    items = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    for place, item in enumerate(items):
+        number(item, f"{what}, number {place + 1} of {len(items)}")
+    return np.array([float(item) for item in items], np.float64)
+
+
+def number(value: Any, what: str) -> float:
+    """A finite number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InstanceError(f"{what}: expected a number, got {value!r} of type {type(value).__name__}")
+    try:
+        as_float = float(value)
+    except OverflowError:
+        as_float = float("inf")
+    if not np.isfinite(as_float):
+        raise InstanceError(f"{what}: expected a finite number, got {value}; remove or replace it")
+    return as_float
+
+
+def power_of_two(largest: float) -> float:
+    """The power of two that takes `largest` into [0.5, 1), or 1 where it lies there already or is 0."""
+    if largest == 0.0 or 0.5 <= largest <= 1.0:
+        return 1.0
+    _, exponent = np.frexp(largest)
+    if abs(exponent) > 500:
+        raise InstanceError(f"expected numbers between 1e-150 and 1e150 in size, got {largest:g}; scale them yourself")
+    return float(2.0**-exponent)
+
+
+def scaled(values: np.ndarray, what: str, notes: list[str]) -> tuple[np.ndarray, float]:
+    """The values times a power of two, so that the largest is between 0.5 and 1, and that factor."""
+    factor = power_of_two(float(np.abs(values).max(initial=0.0)))
+    if factor != 1.0:
+        action = f"divided by {1 / factor:.17g}" if factor < 1 else f"multiplied by {factor:.17g}"
+        notes.append(f"{what} were {action}, into the range of the training; the answer does not depend on the scale")
+    return values * factor, factor
+
+
+def ranked(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
+    """Evenly spaced numbers between 0 and 1 in the same order; of equal values the earlier is the smaller.
+
+    Different values from [0, 1) stay as they are.
+    """
+    distinct = len(np.unique(values.astype(np.float32))) == len(values)
+    if distinct and values.min(initial=0.0) >= 0.0 and values.max(initial=0.0) < 1.0:
+        return values
+    ranks = np.empty(len(values))
+    ranks[np.argsort(values, kind="stable")] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(values))
+    ties = "" if len(np.unique(values)) == len(values) else "; equal ones are told apart by their place in the input"
+    notes.append(f"{what} were replaced by evenly spaced numbers between 0 and 1 in the same order{ties}")
+    return ranks
+
+
+def shifted_and_scaled(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
+    """An affine map into [0, 1), for values whose order and equality count. Values from [0, 1] stay."""
+    if values.min() >= 0.0 and 0.5 <= values.max() <= 1.0:
+        return values
+    low = values.min()
+    moved = values - low
+    result = moved * power_of_two(float(moved.max()))
+    if not _same_order(values, result):
+        raise InstanceError(f"{what}: expected values that can be told apart after {low:g} is subtracted; shift them")
+    notes.append(f"{what} were shifted and scaled into the range of the training, 0 to 1, which keeps their order")
+    return result
+
+
+def _same_order(values: np.ndarray, others: np.ndarray) -> bool:
+    order = np.argsort(values, kind="stable")
+    return bool(np.array_equal(np.diff(values[order]) > 0, np.diff(others[order]) > 0))
+
+
+def listed(labels: Sequence[Any], most: int = 6) -> str:
+    """Some labels with commas between, and how many are left out."""
+    texts = [str(label) for label in labels[:most]]
+    left = len(labels) - len(texts)
+    return ", ".join(texts) + (f" and {left} more" if left > 0 else "")

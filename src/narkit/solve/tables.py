@@ -1,0 +1,108 @@
+"""CSV files: edges, points, and other rows of numbers with a name in front. A line of headings is optional."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from narkit.errors import InstanceError
+
+LARGEST_FILE = 50_000_000  # bytes
+HEADINGS = {"from", "to", "source", "target", "start", "end", "u", "v", "a", "b", "node", "node1", "node2"}
+
+Row = tuple[int, list[str]]
+"""A line's number, and its cells."""
+
+
+def read_rows(path: str | os.PathLike) -> list[Row]:
+    """The lines of a CSV file that are not empty; the separator is a comma, a semicolon or a tab, else spaces.
+
+    Lines that begin with # are comments.
+    """
+    file = Path(path)
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise InstanceError(f"{path}: expected a file of at most {LARGEST_FILE // 10**6} MB, got a larger one")
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InstanceError(f"{path}: expected a CSV file, but there is none") from None
+    except UnicodeDecodeError:
+        raise InstanceError(f"{path}: expected a CSV file in UTF-8, got other bytes") from None
+    except OSError as error:
+        raise InstanceError(f"{path}: expected a CSV file, but it cannot be read: {error.strerror}") from None
+    lines = [(place, line) for place, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(place, line) for place, line in lines if not line.lstrip().startswith("#")]
+    if not lines:
+        raise InstanceError(f"{path}: expected rows, got an empty file")
+    separator = next((mark for mark in (",", ";", "\t") if mark in lines[0][1]), None)
+    rows = []
+    for place, line in lines:
+        cells = line.split() if separator is None else next(csv.reader([line], delimiter=separator))
+        rows.append((place, [cell.strip() for cell in cells]))
+    return rows
+
+
+def read_edges(path: str | os.PathLike) -> list[tuple[str, str] | tuple[str, str, float]]:
+    """Edges: two labels, and a weight or none."""
+    rows = read_rows(path)
+    first = rows[0][1]
+    names_nodes = len(first) == 2 and {cell.lower() for cell in first} <= HEADINGS
+    if names_nodes or (len(first) == 3 and not _is_number(first[2])):
+        rows = rows[1:]
+    edges = []
+    for place, cells in rows:
+        where = f"{path}, line {place}"
+        if len(cells) not in (2, 3) or not cells[0] or not cells[1]:
+            raise InstanceError(f"{where}: expected two nodes and, if edges have weights, a weight; got {cells}")
+        edges.append((*cells[:2], to_number(cells[2], where)) if len(cells) == 3 else tuple(cells))
+    if not edges:
+        raise InstanceError(f"{path}: expected edges, got headings only")
+    return edges
+
+
+def read_named_rows(path: str | os.PathLike, columns: Sequence[str]) -> dict[Any, tuple[float, ...]]:
+    """Rows of as many numbers as there are columns, with or without a name in front; else they are counted from 0."""
+    rows = read_rows(path)
+    width = len(columns)
+    expected = f"{', '.join(columns)}, if need be with a name in front"
+    first = rows[0][1]
+    if not all(_is_number(cell) for cell in first[-width:]):
+        rows = rows[1:]
+    found: dict[Any, tuple[float, ...]] = {}
+    for count, (place, cells) in enumerate(rows):
+        where = f"{path}, line {place}"
+        if len(cells) not in (width, width + 1):
+            raise InstanceError(f"{where}: expected {expected}; got {cells}")
+        name = cells[0] if len(cells) > width else count
+        if name in found:
+            raise InstanceError(f"{where}: expected a name of its own, got {name!r} again")
+        found[name] = tuple(to_number(cell, where) for cell in cells[-width:])
+    return found
+
+
+def read_numbers(path: str | os.PathLike) -> list[list[float]]:
+    """A matrix of numbers."""
+    return [[to_number(cell, f"{path}, line {place}") for cell in cells] for place, cells in read_rows(path)]
+
+
+def to_number(cell: str, where: str) -> float:
+    """The number that a word stands for; whole ones stay whole."""
+    try:
+        return int(cell)
+    except ValueError:
+        pass
+    try:
+        return float(cell)
+    except ValueError:
+        raise InstanceError(f"{where}: expected a number, got {cell!r}") from None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Sweeps: many runs, planned, run and kept as records."""

@@ -1,0 +1,127 @@
+"""What `narkit bench train` measured, as predictions of sweeps need it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from narkit.bench.train_record import NARKIT, Cell, Record
+from narkit.training.config import TrainConfig
+
+BENCHMARK_FILE = Path("benchmarks", "train.json")
+HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS = 128, 32, 5  # what costs are given for
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of training: what a processor step costs anyhow and per triplet of nodes, and what a training step
+    costs beside its processor steps. Without waiting for data.
+
+    As measured with a width of 128 and 160 samples, which is five seeds with a batch of 32.
+    """
+
+    launch: float
+    triplet: float
+    outside: float = 0.0
+
+    def milliseconds(self, processor_steps: float, num_nodes: int, samples: float, hidden_size: int) -> float:
+        """Of a training step."""
+        share = (samples / (NUM_SEEDS * BATCH_SIZE)) * (hidden_size / HIDDEN_SIZE)
+        return self.outside + processor_steps * (self.launch + self.triplet * num_nodes**3 * share)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Costs by system; and, where they were measured one by one, seconds by system and algorithm: of a training step
+    at a size, of a validation, of one pass over the test split."""
+
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    training_steps: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
+    validations: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    tests: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    memory: Mapping[tuple[str, str], int] = field(default_factory=dict)  # bytes of the largest program
+    seconds_per_program: float | None = None
+
+    def of(self, config: TrainConfig, sizes: Sequence[int]) -> dict[str, float]:
+        """What was measured of this very configuration, by phase: seconds of a training step, a validation, a pass over
+        the test split, and bytes of memory. Training was measured if every size was."""
+        if (config.hidden_size, config.batch_size, len(config.seeds)) != (HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS):
+            return {}
+        place = (config.processor, config.algorithms[0])
+        steps = [self.training_steps.get((*place, size)) for size in sizes]
+        known = [step for step in steps if step is not None]
+        found = {
+            "training": statistics.mean(known) if len(known) == len(sizes) else None,
+            "validating": self.validations.get(place),
+            "testing": self.tests.get(place),
+            "memory": self.memory.get(place),
+        }
+        return {phase: value for phase, value in found.items() if value}
+
+
+def measured_costs(device: str) -> Measured:
+    """From `benchmarks/train.json`, here or in the source tree, if it was measured on such a device."""
+    for folder in (Path(), Path(__file__).parents[3]):
+        try:
+            record = Record.from_json((folder / BENCHMARK_FILE).read_text())
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        shape = (record.hidden_size, record.batch_size, record.num_seeds)
+        measured_on = record.cpu if record.backend == "cpu" else record.device  # a GPU's host was not measured
+        if device == measured_on and shape == (HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS):
+            return _read(record)
+    return Measured()
+
+
+def _read(record: Record) -> Measured:
+    cells = [cell for cell in record.cells if cell.implementation == NARKIT]
+    memory: dict[tuple[str, str], int] = {}
+    for cell in cells:
+        place = (cell.processor, cell.algorithm)
+        memory[place] = max(memory.get(place, 0), cell.program_bytes or 0)
+    per_program = [c.seconds / c.programs for c in record.compilations if c.implementation == NARKIT and c.programs]
+    return Measured(
+        costs=_fitted(cells),
+        training_steps={(cell.processor, cell.algorithm, cell.size): 1e-3 * _device_ms(cell) for cell in cells},
+        validations={(e.processor, e.algorithm): e.validation_seconds for e in record.evaluations},
+        tests={(e.processor, e.algorithm): e.test_seconds for e in record.evaluations},
+        memory={place: count for place, count in memory.items() if count},
+        seconds_per_program=statistics.median(per_program) if per_program else None,
+    )
+
+
+def _device_ms(cell: Cell) -> float:
+    """Of a training step, without waiting for data, of which short measurements have more than whole runs."""
+    return cell.step_ms * (1 - cell.waiting_share)
+
+
+def _fitted(cells: Iterable[Cell]) -> dict[str, Cost]:
+    """For each system a line through the times of a processor step over the number of triplets, and the mean of what
+    lies outside of the loop: shared out over the steps, it would make steps of short trajectories look dear."""
+    by_system: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_system.setdefault(cell.processor, []).append(cell)
+    costs = {}
+    for system, own in by_system.items():
+        steps = [_device_ms(c) / c.processor_steps if c.loop_ms is None else c.loop_ms for c in own]
+        outside = [c.outside_ms for c in own if c.loop_ms is not None and c.outside_ms is not None]
+        launch, triplet = _line(np.array([c.num_nodes for c in own], float) ** 3, np.array(steps, float))
+        costs[system] = Cost(launch, triplet, max(statistics.mean(outside), 0.0) if outside else 0.0)
+    return costs
+
+
+def _line(triplets: np.ndarray, milliseconds: np.ndarray) -> tuple[float, float]:
+    """Intercept and slope, neither below zero: where noise would have it so, the best line without that part."""
+    mean = float(milliseconds.mean())
+    if len(set(triplets)) < 2:
+        return mean, 0.0
+    slope, intercept = (float(value) for value in np.polyfit(triplets, milliseconds, 1))
+    if slope < 0:
+        return mean, 0.0
+    if intercept < 0:
+        return 0.0, float(triplets @ milliseconds / (triplets @ triplets))
+    return intercept, slope

@@ -1,0 +1,167 @@
+"""What a cell of a sweep will cost, predicted from processor steps, and the better the more cells have been run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+
+from narkit import machine
+from narkit.algorithms import ALGORITHMS
+from narkit.data.splits import SPLITS
+from narkit.sweeps.cells import Cell, SweepDirectory
+from narkit.sweeps.costs import BENCHMARK_FILE, Cost, Measured, measured_costs
+from narkit.sweeps.lengths import processor_steps, training_sizes
+from narkit.sweeps.memory import predicted_memory
+from narkit.training import selection
+from narkit.training.config import BENCHMARK, TrainConfig, Validation
+from narkit.training.record import RunRecord
+from narkit.training.run_directory import RunDirectoryError
+from narkit.training.trainer import TEST_PART, VALIDATION_PART
+
+PHASES = ("training", "validating", "testing")
+DEAREST = "team"  # its costs stand in for those of processors that are not known
+FORWARD = 0.3  # the share of a training step that a prediction costs
+
+
+# Without measurements: what benchmarks/train.json gives for an H200, and two cores of a CPU.
+DEFAULTS: Mapping[str, Mapping[str, Cost]] = {
+    "gpu": {"team": Cost(0.10, 4.5e-5, 0.71), "triplet_gmpnn": Cost(0.11, 3.5e-5, 0.69)},
+    "cpu": {"team": Cost(5.0, 0.10), "triplet_gmpnn": Cost(5.0, 0.063)},
+}
+SECONDS_PER_PROGRAM = {"gpu": 7.0, "cpu": 5.0}  # several are compiled at a time
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a cell needs, in seconds and bytes."""
+
+    compiling: float
+    training: float
+    validating: float
+    testing: float
+    programs: int
+    memory: int
+    measured: frozenset[str] = frozenset()  # which of the phases and memory were measured, not guessed
+
+    @property
+    def seconds(self) -> float:
+        return self.compiling + self.training + self.validating + self.testing
+
+
+@dataclass
+class Predictor:
+    """Predicts cells on a device; `backend` is "gpu" or "cpu"."""
+
+    costs: Mapping[str, Cost]
+    backend: str
+    seconds_per_program: float
+    device: str
+    measured: Measured = field(default_factory=Measured)
+    learned: list[tuple[str, dict[str, float]]] = field(default_factory=list)  # system, measured over guessed
+
+    @classmethod
+    def of_device(cls, device: str, backend: str) -> Predictor:
+        """From `benchmarks/train.json` where it was measured on such a device, else from defaults."""
+        measured = measured_costs(device)
+        per_program = measured.seconds_per_program or SECONDS_PER_PROGRAM[backend]
+        return cls({**DEFAULTS[backend], **measured.costs}, backend, per_program, device, measured)
+
+    @classmethod
+    def from_records(cls, directory: SweepDirectory, cells: Sequence[Cell]) -> Predictor:
+        """On this machine, corrected by the cells that are finished in a folder, if this very code ran them: others say
+        how long older kernels took."""
+        predictor = cls.of_device(machine.device_name(), "cpu" if jax.default_backend() == "cpu" else "gpu")
+        commit = machine.commit()
+        for path in filter(Path.exists, map(directory.record, cells)):
+            try:
+                record = RunRecord.load(path)
+            except RunDirectoryError:  # `narkit records check` names it
+                continue
+            if record.commit == commit:
+                predictor.learn(record)
+        return predictor
+
+    def source(self, system: str) -> str:
+        """Where a system's cost of a processor step comes from."""
+        known = system if system in self.costs else DEAREST
+        defaults = f"defaults for a {self.backend.upper()}, not measured on this machine"
+        found = str(BENCHMARK_FILE) if known in self.measured.costs else defaults
+        return found if known == system else f"those of {known}: {found}"
+
+    def learn(self, record: RunRecord) -> None:
+        """Takes into account how long a finished cell took, if it ran on a machine like this: over what was guessed,
+        since what was measured needs no correction."""
+        if record.device != self.device or record.steps < record.config.steps:
+            return
+        timings, plain = record.timings, self._plain(record.config)
+        guessed = [phase for phase in PHASES if phase not in plain.measured and getattr(plain, phase)]
+        ratios = {phase: getattr(timings, phase) / getattr(plain, phase) for phase in guessed}
+        compiling = timings.compiling + timings.compiling_ahead
+        if timings.compiled_programs:
+            ratios["compiling"] = compiling / timings.compiled_programs / self.seconds_per_program
+        if record.peak_memory is not None and record.measured.get("peak_memory") and "memory" not in plain.measured:
+            ratios["memory"] = record.peak_memory / plain.memory
+        if ratios:
+            self.learned.append((record.config.processor, ratios))
+
+    def predict(self, cell: Cell, step: int = 0) -> Prediction:
+        """What is left of a cell that goes on from a step."""
+        plain = self._plain(cell.config)
+        share = 1 - step / cell.config.steps
+        factor = {
+            phase: 1.0 if phase in plain.measured else self._factor(cell.system, phase)
+            for phase in (*PHASES, "compiling", "memory")
+        }
+        return Prediction(
+            compiling=plain.compiling * factor["compiling"] if step < cell.config.steps else 0.0,
+            training=plain.training * factor["training"] * share,
+            validating=plain.validating * factor["validating"] * share,
+            testing=plain.testing * factor["testing"],
+            programs=plain.programs,
+            memory=round(plain.memory * factor["memory"]),
+            measured=plain.measured,
+        )
+
+    def _factor(self, system: str, phase: str) -> float:
+        """How much longer things take than said: the middle of the last cells of the system, else of all."""
+        own = [ratios[phase] for name, ratios in self.learned if name == system and phase in ratios]
+        every = [ratios[phase] for _, ratios in self.learned if phase in ratios]
+        found = own or every
+        return statistics.median(found[-7:]) if found else 1.0
+
+    def _plain(self, config: TrainConfig) -> Prediction:
+        """Without what was learned."""
+        name, sizes = config.algorithms[0], training_sizes(config)
+        known = self.measured.of(config, sizes)
+        step = known.get("training") or statistics.mean(self._seconds(config, s, config.batch_size) for s in sizes)
+        validation = known.get("validating") or sum(self._validation(config, each) for each in config.validations)
+        parts = SPLITS["test"].num_samples * ALGORITHMS[name].multiplier / TEST_PART
+        test = known.get("testing") or parts * self._seconds(config, SPLITS["test"].size, TEST_PART, FORWARD)
+        programs = len(sizes) + len(config.validations) + config.test
+        return Prediction(
+            compiling=programs * self.seconds_per_program,
+            training=config.steps * step,
+            validating=-(-config.steps // config.validate_every) * validation,
+            testing=config.test * len(selection.rules(config)) * test,  # rules that agree are scored once
+            programs=programs,
+            memory=round(known.get("memory") or predicted_memory(config, self.backend)),
+            measured=frozenset(known),
+        )
+
+    def _validation(self, config: TrainConfig, validation: Validation) -> float:
+        multiplier = ALGORITHMS[config.algorithms[0]].multiplier if validation.distribution == BENCHMARK else 1
+        count = validation.num_samples * multiplier
+        part = min(count, VALIDATION_PART)
+        return -(-count // part) * self._seconds(config, validation.size, part, FORWARD)
+
+    def _seconds(self, config: TrainConfig, size: int, samples: int, share: float = 1.0) -> float:
+        """Of one batch with so many samples per seed."""
+        name = config.algorithms[0]
+        cost = self.costs.get(config.processor) or self.costs[DEAREST]
+        nodes = ALGORITHMS[name].nodes_of_size(size)
+        steps = processor_steps(name, size)
+        return 1e-3 * share * cost.milliseconds(steps, nodes, len(config.seeds) * samples, config.hidden_size)

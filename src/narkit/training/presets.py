@@ -1,0 +1,57 @@
+"""Named settings of training. `narkit train --preset paper` and `preset("paper", algorithms="bfs")` use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from narkit.errors import UnknownNameError
+from narkit.training.config import BENCHMARK, TrainConfig, Validation
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # The protocol of Jung & Ahn (2023). Their code validates every 50 steps; every 200 steps on 128 samples of each
+    # size tracks the same two rules at a small part of the cost.
+    "paper": {
+        "steps": 10_000,
+        "validate_every": 200,
+        "validations": (Validation("id", 16, 128), Validation("ood", 32, 128)),
+    },
+    # Minutes on two cores: a narrow network on small instances.
+    "quick": {
+        "hidden_size": 32,
+        "steps": 500,
+        "batch_size": 16,
+        "sizes": (4, 7, 11),
+        "learning_rate": 3e-3,
+        "validate_every": 50,
+        "validations": (Validation("id", 11, 64), Validation("ood", 22, 32)),
+    },
+    # The first release of the benchmark (Veličković et al., 2022), before the improvements of Ibarz et al. (2022): no
+    # fresh samples, sizes or densities, no random positions, hints half teacher-forced and fed back hard, no clipping.
+    # Its processors are `mpnn`, `pgn`, `memnet` and `deepsets`, without gates. What stays of the later changes because
+    # it is part of narkit's networks: constant hints are inputs, sorts predict permutations, and encoders of scalar
+    # hints start with a smaller scale.
+    "clrs2022": {
+        "processor": "mpnn",
+        "steps": 10_000,
+        "sizes": (16,),
+        "fixed_training_set": True,
+        "random_positions": False,
+        "teacher_forcing": 0.5,
+        "reprediction": "hard",
+        "gradient_clip": 0.0,
+        "validate_every": 200,
+        "validations": (Validation("id", 16, 32, BENCHMARK),),
+    },
+}
+
+
+# How many seeds the tables of a preset stand on.
+SEEDS = 5
+
+
+def preset(name: str, **options: Any) -> TrainConfig:
+    """The configuration of a preset, with `algorithms` and whatever else should differ from it."""
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, PRESETS)
+    return TrainConfig.from_json({**PRESETS[name], **options})

@@ -1,0 +1,240 @@
+"""The record of a run: everything that a table needs, and all that says how it came about."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from narkit.errors import UnknownNameError
+from narkit.files import write_whole
+from narkit.training.config import TrainConfig
+from narkit.training.presets import SEEDS, preset
+from narkit.training.run_directory import RECORD, RunDirectory, RunDirectoryError, plain_numbers
+from narkit.training.trainer import Divergence, Point, Timings
+
+if TYPE_CHECKING:
+    from narkit.models.network import Reasoner
+
+FORMAT = 2
+
+SeedScores = dict[str, float]
+"""Scores of one seed: of every output, and under "score" their mean; or of every hint."""
+
+# Fields that may differ between two runs of the same configuration on the same machine.
+INCIDENTAL = ("timings", "waiting_share", "compiling_share", "peak_memory", "measured", "finished_at", "commit")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a selection rule chose: for each seed the step and its validation score."""
+
+    steps: list[int]
+    scores: list[float]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The file beside a record with the network of one seed: the best by validation, never by test."""
+
+    file: str
+    rule: str
+    seed: int
+    dtype: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A finished run. Lists over seeds are in the order of `config.seeds`.
+
+    `test` is algorithm -> selection rule -> scores per seed on the official test split; see
+    `narkit.training.selection` for the rules. `test_hints` has the same of every hint, where scalars have their mean
+    squared error. `preset` is the name of the preset that a sweep started from; its system is `config.processor`.
+    """
+
+    config: TrainConfig
+    rules: list[str]
+    selected: dict[str, Chosen]
+    test: dict[str, dict[str, list[SeedScores]]]
+    test_hints: dict[str, dict[str, list[SeedScores]]]
+    curve: list[Point]
+    diverged: list[Divergence]
+    steps: int  # that were trained; fewer than configured if all seeds diverged
+    parameters: int  # how many a network has
+    timings: Timings
+    waiting_share: float  # of the time spent training, how much went into waiting for data
+    compiling_share: float  # of all time, how much went into compiling
+    versions: dict[str, str]
+    commit: str | None
+    device: str
+    peak_memory: int | None  # most bytes in use on the device since the process began; None where it does not tell
+    measured: dict[str, bool]  # whether test, hints, and a peak of memory that is this run's own were measured
+    finished_at: str
+    preset: str | None = None
+    weights: Weights | None = None
+    format: int = FORMAT
+    _directory: Path | None = field(default=None, repr=False, compare=False)
+    _choices: Mapping[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
+
+    def reasoner(self, rule: str = "ood", seed: int = 0) -> Reasoner:
+        """The trained network that a rule chose for a seed."""
+        from narkit.training.programs import Programs
+
+        if rule not in self.rules:
+            raise UnknownNameError("selection rule", rule, self.rules)
+        if seed not in self.config.seeds:
+            raise ValueError(f"seed: expected one that was trained, {list(self.config.seeds)}, got {seed}")
+        row = self.config.seeds.index(seed)
+        if (
+            self._choices is None
+            and self._directory
+            and self.weights
+            and (self._directory / self.weights.file).exists()
+        ):
+            if (rule, seed) != (self.weights.rule, self.weights.seed):
+                raise ValueError(
+                    f"only the weights of seed {self.weights.seed} under rule {self.weights.rule!r} were kept in "
+                    f"{self.weights.file}; got seed {seed} and rule {rule!r}"
+                )
+            from narkit.models.serialization import load
+
+            return load(self._directory / self.weights.file)
+        import jax.numpy as jnp
+
+        return Programs(self.config).reasoner(jnp.asarray(self.choices()[rule][row]))
+
+    def choices(self) -> Mapping[str, np.ndarray]:
+        """The parameters that each rule chose, (seed, parameter)."""
+        if self._choices is not None:
+            return self._choices
+        if self._directory is None:
+            raise RunDirectoryError("this record has no folder with checkpoints; load it with RunRecord.load(folder)")
+        return selected_parameters(RunDirectory(self._directory))
+
+    def test_scores(self, algorithm: str, rule: str) -> np.ndarray:
+        """The test score of every seed, in percent."""
+        if algorithm not in self.test:
+            raise UnknownNameError("tested algorithm", algorithm, self.test)
+        if rule not in self.rules:
+            raise UnknownNameError("selection rule", rule, self.rules)
+        return 100 * np.array([scores["score"] for scores in self.test[algorithm][rule]])
+
+    def to_json(self) -> dict[str, Any]:
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.name.startswith("_")} | {
+            "config": self.config.to_json(),
+            "timings": dataclasses.asdict(self.timings),
+        }
+        values["selected"] = {rule: dataclasses.asdict(chosen) for rule, chosen in self.selected.items()}
+        values["curve"] = [dataclasses.asdict(point) for point in self.curve]
+        values["diverged"] = [dataclasses.asdict(divergence) for divergence in self.diverged]
+        values["weights"] = dataclasses.asdict(self.weights) if self.weights else None
+        return plain_numbers({"format": self.format} | values)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> RunRecord:
+        if not isinstance(values, Mapping) or values.get("format") != FORMAT:
+            found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
+            raise RunDirectoryError(f"expected a run record of format {FORMAT}, got {found!r}")
+        known = {f.name for f in dataclasses.fields(cls) if not f.name.startswith("_")}
+        if set(values) != known:
+            raise RunDirectoryError(
+                f"a run record misses {sorted(known - set(values))} and has the unknown {sorted(set(values) - known)}"
+            )
+        return cls(
+            **{
+                **values,
+                "config": TrainConfig.from_json(values["config"]),
+                "selected": {rule: Chosen(**chosen) for rule, chosen in values["selected"].items()},
+                "curve": [Point(**point) for point in values["curve"]],
+                "diverged": [Divergence(**divergence) for divergence in values["diverged"]],
+                "timings": Timings(**values["timings"]),
+                "weights": Weights(**values["weights"]) if values["weights"] else None,
+            }
+        )
+
+    def result(self) -> dict[str, Any]:
+        """What running the same configuration again on this machine does not change: not times, memory, commit."""
+        return {name: value for name, value in self.to_json().items() if name not in INCIDENTAL}
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the record as JSON, whole or not at all."""
+        write_whole(Path(path), readable_json(self.to_json()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> RunRecord:
+        """Reads a record: the file, or the folder of a run."""
+        path = Path(path)
+        file = path / RECORD if path.is_dir() else path
+        if not file.is_file():
+            raise RunDirectoryError(
+                f"{path}: expected a record or the folder of a finished run; there is no {file.name}"
+            )
+        try:
+            record = cls.from_json(json.loads(file.read_text()))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise RunDirectoryError(f"{file}: expected a whole JSON file: {error}") from None
+        except KeyError as error:
+            raise RunDirectoryError(f"{file}: a part of the record misses {error}") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RunDirectoryError(f"{file}: {error}") from None
+        return dataclasses.replace(record, _directory=file.parent)
+
+
+def readable_json(values: Any) -> str:
+    """JSON with a line for every list of plain values: a curve can be read, and its file stays small."""
+    text = json.dumps(values, indent=2, allow_nan=False)
+    # A string in JSON holds no line break, so what matches is a list.
+    lists = re.compile(r"\[\n([^\[\]{}]*)\n *\]")
+    return lists.sub(lambda found: "[" + re.sub(r" *\n *", " ", found[1]).strip() + "]", text) + "\n"
+
+
+def follows_preset(record: RunRecord, name: str, free: Collection[str] = ()) -> str | None:
+    """Why a record may not enter the tables of a preset; None if it may.
+
+    It must be of one algorithm, with the preset's configuration to the last option, only the processor being the
+    system's, and the number of seeds that the tables stand on. Options in `free` need not be the preset's.
+    """
+    config = record.config
+    if len(config.algorithms) != 1:
+        return f"expected one algorithm, got {', '.join(config.algorithms)}"
+    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=config.seeds)
+    differing = [
+        f"{option} is {here!r}, not {there!r}"
+        for option, (here, there) in config.differences(wanted).items()
+        if option not in free
+    ]
+    if differing:
+        return f"expected the options of the preset {name}: {'; '.join(differing)}"
+    if "seeds" not in free and len(config.seeds) != SEEDS:
+        return f"expected {SEEDS} seeds, got {len(config.seeds)}"
+    if record.steps != config.steps and len(record.diverged) < len(config.seeds):
+        return f"expected {config.steps} steps, got {record.steps}"
+    if config.algorithms[0] not in record.test:
+        return "expected scores on the official test split, got none"
+    return None
+
+
+def selected_parameters(directory: RunDirectory) -> dict[str, np.ndarray]:
+    """The parameters that each rule has chosen so far, (seed, parameter), from the latest checkpoint."""
+    from narkit.training.checkpoint import Checkpoints
+    from narkit.training.trainer import Trainer
+
+    config = directory.config()
+    if not directory.checkpoints.is_dir():
+        raise RunDirectoryError(f"{directory.folder}: expected checkpoints, but none was written yet")
+    checkpoints = Checkpoints(directory.checkpoints)
+    try:
+        snapshot = checkpoints.load(Trainer(config).snapshot())
+    finally:
+        checkpoints.close()
+    if snapshot is None:
+        raise RunDirectoryError(f"{directory.folder}: expected checkpoints, but none was written yet")
+    return snapshot.arrays["selection"]

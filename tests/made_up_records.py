@@ -1,0 +1,81 @@
+"""Records made up for tests: real classes, scores that are chosen."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from narkit.report import paper
+from narkit.training import selection
+from narkit.training.presets import SEEDS, preset
+from narkit.training.record import Chosen, RunRecord
+from narkit.training.trainer import Divergence, Point, Timings
+
+OFFSETS = {"id": 0.0, "ood": 1.0, "id_first": -4.0, "ood_first": -2.0, "last": -1.0}
+"""What a rule adds to the score of a made-up run, in percent."""
+
+
+@pytest.fixture(scope="session")
+def make_record() -> Callable[..., RunRecord]:
+    return _make_record
+
+
+@pytest.fixture(scope="session")
+def write_grid() -> Callable[..., Path]:
+    return _write_grid
+
+
+def _make_record(
+    algorithm: str, system: str = "team", score: float = 80.0, spread: float = 2.0, diverged: bool = False, **options
+) -> RunRecord:
+    """A record of the preset `paper`; under the rule `id` the seeds score `score` plus -2 to 2 times `spread`."""
+    given = {"algorithms": (algorithm,), "processor": system, "seeds": tuple(range(SEEDS))} | options
+    config = preset("paper", **given)
+    rules, count = selection.rules(config), len(config.seeds)
+    steps = list(range(config.validate_every, config.steps + 1, config.validate_every))
+    deviations = spread * np.linspace(-2, 2, count)
+    test = {
+        rule: [{"pi": s, "score": s} for s in np.clip((score + OFFSETS[rule] + deviations) / 100, 0, 1).tolist()]
+        for rule in rules
+    }
+    return RunRecord(
+        config=config,
+        rules=rules,
+        selected={rule: Chosen([steps[-1]] * count, [0.99] * count) for rule in rules},
+        test={algorithm: test},
+        test_hints={algorithm: {rule: [{"pi_h": 0.9}] * count for rule in rules}},
+        curve=[_point(step, score, deviations, [v.name for v in config.validations]) for step in steps],
+        diverged=[Divergence(config.seeds[-1], 4321, algorithm, 16)] if diverged else [],
+        steps=config.steps,
+        parameters=600_000,
+        timings=Timings(30.0, 4.0, 200.0, 20.0, 3.0, 7.0, 12),
+        waiting_share=0.02,
+        compiling_share=30.0 / 260.0,
+        versions={"python": "3.12.1", "narkit": "0.1.0", "jax": "0.11.2"},
+        commit="0123456789ab",
+        device="NVIDIA H200",
+        peak_memory=2**33,
+        measured={"test": True, "hints": True, "peak_memory": True},
+        finished_at="2025-01-02T03:04:05+00:00",
+        preset="paper",
+    )
+
+
+def _point(step: int, score: float, deviations: np.ndarray, names: list[str]) -> Point:
+    learnt = 1 - np.exp(-step / 1500)
+    scores = {name: np.clip((score + 2 * deviations) / 100 * learnt, 0, 1).tolist() for name in names}
+    return Point(step, (1.2 - learnt + 0 * deviations).tolist(), scores, scores)
+
+
+def _write_grid(
+    folder: Path, algorithms: Iterable[str] | None = None, systems: Iterable[str] = ("team", "triplet_gmpnn")
+) -> Path:
+    """Records near the paper's scores under `folder/paper`, by default of all thirty algorithms."""
+    for system in systems:
+        (folder / "paper" / system).mkdir(parents=True, exist_ok=True)
+        published = paper.algorithm_scores(system)
+        for place, name in enumerate(algorithms or paper.labels()):
+            score = min(97.0, published[name].mean if published else 50.0) + (place % 5 - 2) * 0.5
+            _make_record(name, system, score, spread=0.5).save(folder / "paper" / system / f"{name}.json")
+    return folder

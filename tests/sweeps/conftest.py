@@ -1,0 +1,70 @@
+"""Tiny sweeps that are really run."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from narkit.sweeps.cells import Cell, make_cells
+
+from ..made_up_records import make_record as make_record
+from ..made_up_records import write_grid as write_grid
+
+TINY_SWEEP = {
+    "steps": 12,
+    "hidden_size": 8,
+    "batch_size": 4,
+    "sizes": (4,),
+    "validate_every": 2,
+    "validations": ({"name": "id", "size": 4, "num_samples": 4},),
+    "test": False,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_cells() -> Callable[..., list[Cell]]:
+    """Makes the cells of a sweep of seconds: two algorithms, one system, two seeds; options may differ."""
+
+    def make(systems: tuple[str, ...] = ("mpnn",), algorithms: tuple[str, ...] = ("minimum", "bfs"), **options):
+        return make_cells("quick", systems, algorithms, 2, {**TINY_SWEEP, **options})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_arguments() -> list[str]:
+    """The same sweep for the command line."""
+    settings = [word for name, value in TINY_SWEEP.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    grid = ("--preset", "quick", "--systems", "mpnn", "--algorithms", "minimum,bfs", "--seeds", "2")
+    return ["sweep", *grid, *settings, "--save-every", "0"]
+
+
+@pytest.fixture(scope="session")
+def program_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Compiled programs go to a folder of the tests, which processes started by them use too."""
+    import jax
+
+    folder = tmp_path_factory.mktemp("programs")
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    jax.config.update(names[0], str(folder))
+    jax.config.update(names[1], 0.0)
+    yield folder
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture(scope="session")
+def tiny_sweep(
+    tiny_cells: Callable[..., list[Cell]], program_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a finished sweep."""
+    from narkit.sweeps.cells import SweepDirectory
+    from narkit.sweeps.sweep import SweepOptions, run_sweep
+
+    folder = tmp_path_factory.mktemp("whole")
+    options = SweepOptions(save_every=0.0, threads=1)
+    outcome = run_sweep(tiny_cells(), SweepDirectory(folder), preset="quick", options=options)
+    assert [cell.name for cell in outcome.finished] == ["mpnn/minimum", "mpnn/bfs"]
+    return folder

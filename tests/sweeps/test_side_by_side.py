@@ -1,0 +1,180 @@
+"""Several cells at a time: what happens to the others, and to the cell, when a process fails."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from narkit.cli import app
+from narkit.sweeps.cells import Cell, SweepDirectory
+from narkit.sweeps.failures import Failure, kind_of
+from narkit.sweeps.side_by_side import MEMORY_VARIABLES, SideBySide
+from narkit.sweeps.sweep import Outcome, SweepObserver, SweepOptions, run_sweep
+
+TinyCells = Callable[..., list[Cell]]
+
+OUT_OF_MEMORY = "JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 14.19GiB"
+GRAPH_OUT_OF_MEMORY = (
+    "RESOURCE_EXHAUSTED: ... Failed to instantiate CUDA graph: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+)
+LOST = "JaxRuntimeError: INTERNAL: CUDA error: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure"
+
+# Stands in for the process of a cell: does at its first, second, ... try what the scenario says, and notes it.
+PROCESS = """
+import json, os, pickle, sys, time
+order = pickle.load(sys.stdin.buffer)
+scenario, directory, cell = json.loads(sys.argv[1]), order.directory, order.cell
+log = directory.folder / "log"
+number = log.read_text().count(f"begin {cell.algorithm} ") if log.exists() else 0
+def note(text):
+    with log.open("a") as file:
+        file.write(text + chr(10))
+note(f"begin {cell.algorithm} {os.environ.get('XLA_PYTHON_CLIENT_MEM_FRACTION', 'all')}")
+what, _, seconds = scenario[cell.algorithm][number].partition(" for ")
+time.sleep(float(seconds or 0))
+note(f"end {cell.algorithm} {what}")
+directory.forget_failure(cell)
+if what == "finished":
+    directory.record(cell).parent.mkdir(exist_ok=True)
+    directory.record(cell).write_text("{}")
+elif what == "memory":
+    directory.fail(cell, sys.argv[2])
+elif what == "lost":
+    directory.fail(cell, sys.argv[3])
+elif what == "crash":
+    os.kill(os.getpid(), 9)
+elif what == "disk":
+    os._exit(3)
+"""
+
+
+def test_kinds_of_failures() -> None:
+    assert kind_of(OUT_OF_MEMORY) is kind_of(GRAPH_OUT_OF_MEMORY) is Failure.MEMORY
+    assert kind_of(LOST) is Failure.DEVICE
+    assert kind_of("ValueError: expected a number") is Failure.OTHER
+
+
+def play(
+    tiny_cells: TinyCells, folder: Path, scenario: dict[str, list[str]], **options
+) -> tuple[Outcome, list[str], list[str]]:
+    """Two processes at a time. Returns the outcome, what happened in which order, and what was told."""
+    told: list[str] = []
+    command = (sys.executable, "-c", PROCESS, json.dumps(scenario), OUT_OF_MEMORY, LOST)
+    outcome = SideBySide(
+        tiny_cells(algorithms=tuple(scenario)),
+        SweepDirectory(folder),
+        2,
+        preset="quick",
+        options=SweepOptions(**options),
+        tell=told.append,
+        command=command,
+    ).run()
+    return outcome, (folder / "log").read_text().splitlines(), told
+
+
+def names(cells: list[Cell]) -> list[str]:
+    return [cell.algorithm for cell in cells]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a user who has set no share of the memory."""
+    for name in MEMORY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+
+
+def test_out_of_memory_beside_others_is_tried_alone_at_the_end(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    scenario = {"bfs": ["memory", "finished"], "minimum": ["finished for 2"], "dfs": ["finished"]}
+    outcome, log, told = play(tiny_cells, tmp_path, scenario)
+    assert log[-2:] == ["begin bfs all", "end bfs finished"]
+    assert sorted(log[:-2]) == sorted(
+        ["begin bfs 0.440", "end bfs memory", "begin minimum 0.440", "end minimum finished", "begin dfs 0.440",
+         "end dfs finished"]
+    )  # fmt: skip
+    assert "mpnn/bfs is run once more by itself, after all others" in told
+    assert sorted(names(outcome.finished)) == ["bfs", "dfs", "minimum"]
+    assert outcome.failed == []
+
+
+def test_a_lost_device_is_left_by_all_before_cells_go_on(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    scenario = {"dfs": ["lost", "finished"], "minimum": ["lost for 3", "finished"], "bfs": ["finished"]}
+    outcome, log, told = play(tiny_cells, tmp_path, scenario)
+    assert sorted(log[:4]) == ["begin dfs 0.440", "begin minimum 0.440", "end dfs lost", "end minimum lost"]
+    assert sorted(names(outcome.finished)) == ["bfs", "dfs", "minimum"]
+    assert "mpnn/dfs is run again when the processes beside it have ended" in told
+
+
+def test_crashes_are_failures_after_three_tries(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    outcome, log, told = play(tiny_cells, tmp_path, {"bfs": ["crash"] * 3})
+    assert log == ["begin bfs 0.440", "end bfs crash"] * 3
+    assert names(outcome.failed) == ["bfs"]
+    assert "mpnn/bfs FAILED: its process ended with signal SIGKILL" in told
+    directory = SweepDirectory(tmp_path)
+    assert directory.failure(outcome.failed[0]) == "its process ended with signal SIGKILL"
+
+
+def test_a_full_disk_ends_all(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    scenario = {"dfs": ["disk"], "minimum": ["finished for 60"], "bfs": ["finished"]}
+    outcome, log, _ = play(tiny_cells, tmp_path, scenario)
+    assert outcome.cannot_go_on
+    assert outcome.failed == []
+    assert not any("bfs" in line or line == "end minimum finished" for line in log)
+
+
+def test_failed_cells_are_left_unless_asked_for(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    directory, cells = SweepDirectory(tmp_path), tiny_cells(algorithms=("bfs",))
+    (tmp_path / "log").write_text("")
+    directory.fail(cells[0], "ValueError: no")
+    assert play(tiny_cells, tmp_path, {"bfs": ["finished"]})[1] == []
+    assert names(play(tiny_cells, tmp_path, {"bfs": ["finished"]}, retry_failed=True)[0].finished) == ["bfs"]
+
+
+def test_shares_that_the_user_has_set_stay(
+    tiny_cells: TinyCells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.2")
+    assert play(tiny_cells, tmp_path, {"bfs": ["finished"]})[1][0] == "begin bfs 0.2"
+
+
+def test_the_process_that_watches_leaves_the_device_alone(
+    tiny_cells: TinyCells, tiny_arguments: list[str], tmp_path: Path
+) -> None:
+    """A backend that it had started would hold most of a GPU's memory."""
+    for cell in tiny_cells():
+        SweepDirectory(tmp_path).fail(cell, "ValueError: no")
+    code = """
+import sys
+from typer.testing import CliRunner
+from narkit.cli import app
+result = CliRunner().invoke(app, sys.argv[1:])
+assert "2 failed" in result.output, result.output
+from jax._src import xla_bridge
+assert not xla_bridge.backends_are_initialized()
+"""
+    arguments = [*tiny_arguments, "--processes", "2", "--out", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("program_cache")
+def test_a_sweep_that_has_lost_the_device_tries_no_other_cell(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    class Lose(SweepObserver):
+        def preparing(self, trainer: object) -> None:
+            raise RuntimeError(LOST)
+
+    options = SweepOptions(threads=1, compile_ahead=False)
+    outcome = run_sweep(tiny_cells(), SweepDirectory(tmp_path), preset="quick", options=options, observer=Lose())
+    assert outcome.device_lost
+    assert names(outcome.failed) == ["minimum"]
+
+
+def test_compiling_ahead_has_no_effect_and_is_refused(tiny_arguments: list[str], tmp_path: Path) -> None:
+    arguments = [*tiny_arguments, "--processes", "2", "--compile-ahead", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "has no effect beside --processes" in result.output

@@ -1,0 +1,168 @@
+"""Sweeps in processes of their own: killed, racing each other, or without room on the disk, they lose nothing."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from narkit.sweeps.cells import Cell, SweepDirectory
+from narkit.sweeps.checks import check_file, record_files
+from narkit.sweeps.sweep import run_sweep
+from narkit.training.record import RunRecord
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+PROCESS = """
+import resource, sys
+largest = int(sys.argv.pop(1))
+if largest:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+from narkit.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_sweep: Path) -> dict[str, dict]:
+    """The results of the sweep that nothing happened to, by cell."""
+    return results(tiny_sweep)
+
+
+def results(folder: Path) -> dict[str, dict]:
+    """What the records of a folder say, but for times; each must pass its check."""
+    files = record_files(folder)
+    assert [check_file(file).problems for file in files] == [()] * len(files)
+    return {f"{file.parent.name}/{file.stem}": RunRecord.load(file).result() for file in files}
+
+
+def start(arguments: list[str], folder: Path, cache: Path, largest_file: int = 0) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    command = [sys.executable, "-c", PROCESS, str(largest_file), *arguments, "--out", str(folder)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run_and_kill(arguments: list[str], folder: Path, cache: Path, seconds: float, number: int = signal.SIGKILL) -> str:
+    """Runs the sweep and sends a signal so many seconds after the first cell has begun. Returns what was printed."""
+    with start(arguments, folder, cache) as process:
+        assert process.stdout is not None
+        printed = process.stdout.readline()
+        time.sleep(seconds)
+        process.send_signal(number)
+        return printed + process.stdout.read()
+
+
+def finish(arguments: list[str], folder: Path, cache: Path) -> str:
+    with start(arguments, folder, cache) as process:
+        assert process.stdout is not None
+        printed = process.stdout.read()
+    assert process.returncode == 0, printed
+    return printed
+
+
+def files_of(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+FILES = ["mpnn/bfs.json", "mpnn/bfs.safetensors", "mpnn/minimum.json", "mpnn/minimum.safetensors"]
+
+
+def test_killed_sweeps_end_as_if_nothing_had_happened(
+    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+) -> None:
+    rng = random.Random(1)
+    for _ in range(2):
+        run_and_kill(tiny_arguments, tmp_path, program_cache, rng.uniform(0.5, 4.0))
+    printed = finish(tiny_arguments, tmp_path, program_cache)
+    assert "all cells are finished" in printed
+    assert results(tmp_path) == whole
+    assert files_of(tmp_path) == FILES
+
+
+@pytest.mark.slow
+def test_sweeps_killed_twenty_times(
+    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+) -> None:
+    """Until it is done, and then again in a new folder: many kills fall into the writing of records and weights."""
+    rng = random.Random(2)
+    kills = 0
+    for attempt in range(100):
+        folder = tmp_path / str(attempt)
+        printed = ""
+        while "all cells are finished" not in printed:
+            printed = run_and_kill(tiny_arguments, folder, program_cache, rng.uniform(0.0, 6.0))
+            kills += 1
+        assert results(folder) == whole
+        assert files_of(folder) == FILES
+        if kills >= 20:
+            break
+
+
+@pytest.mark.parametrize("names", [["bfs"], ["bfs", "minimum"]], ids=["one", "side by side"])
+def test_a_signal_saves_first(names: list[str], tiny_arguments: list[str], program_cache: Path, tmp_path: Path) -> None:
+    grid = ["--set", "steps=100000", "--algorithms", ",".join(names), "--processes", str(len(names))]
+    with start([*tiny_arguments, *grid], tmp_path, program_cache) as process:
+        assert process.stdout is not None
+        training = 0
+        while training < len(names):
+            training += process.stdout.readline().endswith(" training\n")
+        time.sleep(0.5)
+        process.terminate()
+        printed = process.stdout.read()
+    assert process.returncode == 128 + signal.SIGTERM, printed
+    assert all(f"mpnn/{name} stopped at step" in printed for name in names)
+    ending = "interrupted; stopped by a signal, everything is saved: the same command goes on"
+    assert f"{len(names)} {ending}" in printed
+
+
+@pytest.mark.slow  # by default a claim that excludes others, and cells side by side, stand for it
+def test_two_sweeps_share_the_work(
+    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+) -> None:
+    both = [start(tiny_arguments, tmp_path, program_cache) for _ in range(2)]
+    printed = [process.communicate()[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], printed
+    for name in whole:
+        assert sum(text.count(f"{name} done") for text in printed) == 1, printed
+    assert results(tmp_path) == whole
+    assert files_of(tmp_path) == FILES
+
+
+def test_cells_side_by_side(
+    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+) -> None:
+    printed = finish([*tiny_arguments, "--processes", "2"], tmp_path, program_cache)
+    assert "all cells are finished" in printed
+    assert results(tmp_path) == whole
+    assert files_of(tmp_path) == FILES
+
+
+def test_a_full_disk_ends_the_sweep_and_loses_nothing(
+    whole: dict[str, dict],
+    tiny_arguments: list[str],
+    tiny_cells: Callable[..., list[Cell]],
+    program_cache: Path,
+    tmp_path: Path,
+) -> None:
+    """Files may not grow beyond some bytes, which is what a full disk looks like to a process."""
+    one = [*tiny_arguments, "--algorithms", "bfs"]
+    with start(one, tmp_path, program_cache, largest_file=2_000) as process:
+        assert process.stdout is not None
+        printed = process.stdout.read()
+    assert process.returncode == 1, printed
+    assert "Error: the checkpoint of step 2 could not be written" in printed
+    assert "FAILED" not in printed  # a cell is not to blame for the disk
+    assert record_files(tmp_path) == []
+    run_sweep(tiny_cells(algorithms=("bfs",)), SweepDirectory(tmp_path), preset="quick")
+    assert results(tmp_path) == {"mpnn/bfs": whole["mpnn/bfs"]}
+    assert files_of(tmp_path) == FILES[:2]
