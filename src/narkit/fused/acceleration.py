@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from narkit.fused import launch, reasoner
+from narkit.fused import availability, reasoner
 from narkit.fused.attention_layer import FusedTripletEdgeAttention
 from narkit.fused.recognition import Refusal, check_attention, check_network, recognise_processor
 from narkit.models.network import Reasoner
@@ -48,10 +48,10 @@ class Acceleration:
     def __str__(self) -> str:
         fast = [part for part in self.parts if part not in self.plain]
         if not fast:
-            return f"runs by the plain formulas: {self.reason}"
+            return f"runs by plain formulas: {self.reason}"
         if self.fast:
             return "runs in fused kernels"
-        return f"{' and '.join(fast)} run in fused kernels, not so {self.reason}"
+        return f"runs in fused kernels ({', '.join(fast)}) and by plain formulas ({self.reason})"
 
 
 NETWORK_PARTS = ("processor", "decoders")
@@ -68,7 +68,7 @@ def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration
 
 
 def _accelerate_reasoner(network: Reasoner, unrolling: Unrolling | None) -> Acceleration:
-    reason = launch.refusal()
+    reason = availability.refusal()
     if reason is not None:
         return _refused(reason, NETWORK_PARTS)
     try:
@@ -80,7 +80,7 @@ def _accelerate_reasoner(network: Reasoner, unrolling: Unrolling | None) -> Acce
 
 
 def _accelerate_attention(layer: TripletEdgeAttention) -> Acceleration:
-    reason = launch.refusal()
+    reason = availability.refusal()
     if reason is not None:
         return _refused(reason, ("attention",))
     try:

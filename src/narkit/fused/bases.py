@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -20,17 +21,28 @@ from narkit.models.layers import Linear
 from narkit.models.merged_linears import ALIGNMENT
 
 
+@dataclass(frozen=True, eq=False)
+class SharedProduct:
+    """How a basis is multiplied with a weight as a part of one product: see `bind_together`."""
+
+    directions: Array  # of the basis
+    offset: Array
+    multiply: Callable[[Array], Array]
+
+
 class FusedBasis(Basis):
     """A basis whose features are sums of outer products, which the compiler makes part of what reads them."""
 
-    # How directions and offset are multiplied with a weight, if not on their own: see `bind_together`.
-    multiply: Callable[[Array], Array] | None = eqx.field(static=True, default=None)
+    shared: SharedProduct | None = eqx.field(static=True, default=None)
 
     def __call__(self, scalars: Float[Array, "*axes scalar"]) -> Float[Array, "*axes hidden"]:
         return narrow_product(scalars, self.directions, self.offset)
 
     def through(self, linear: Linear) -> FusedBasis:
-        joint = self.rows @ linear.weight if self.multiply is None else self.multiply(linear.weight)
+        shared = self.shared
+        # A processor may have changed the basis that it was given, which then is multiplied on its own.
+        is_shared = shared is not None and self.directions is shared.directions and self.offset is shared.offset
+        joint = shared.multiply(linear.weight) if shared is not None and is_shared else self.rows @ linear.weight
         return FusedBasis(joint[:-1], joint[-1] + linear.bias)
 
 
@@ -56,9 +68,13 @@ def bind_together(bind: Callable[[Bases], Bound], bases: Bases) -> Bound:
         return jnp.zeros((end - start, weight.shape[1]))
 
     def with_product(product: Callable[[int, Array], Array]) -> Bases:
-        hooks = [lambda weight, which=which: product(which, weight) for which in range(len(own))]
+        made = []
         rows = [all_rows[start:end] for start, end in places]
-        return Bases(*(FusedBasis(part[:-1], part[-1], hook) for part, hook in zip(rows, hooks, strict=True)))
+        for which, part in enumerate(rows):
+            directions, offset = part[:-1], part[-1]
+            shared = SharedProduct(directions, offset, lambda weight, which=which: product(which, weight))
+            made.append(FusedBasis(directions, offset, shared))
+        return Bases(*made)
 
     bind(with_product(see))
     if not asked:

@@ -12,7 +12,8 @@ from jax.extend.core import jaxprs_in_params
 
 from narkit import fused
 from narkit.algorithms import ALGORITHMS
-from narkit.fused.launch import Kernel, Mode
+from narkit.fused.availability import Mode
+from narkit.fused.launch import Kernel
 from narkit.models.encoders import as_values
 from narkit.models.network import Reasoner
 from narkit.models.pointer_decoders import points

@@ -86,10 +86,11 @@ class Decoders(eqx.Module):
     def __init__(self, spec: Spec, hidden_size: int, latent_size: int, *, key: PRNGKeyArray):
         """Builds decoders for every probe of `spec`. `latent_size`: the width of the processor's edge latents, or 0."""
         keys = jax.random.split(key, len(spec))
-        self.by_probe = {
+        by_probe = {
             name: Decoder(probe, hidden_size, hidden_size + latent_size, key=k)
             for (name, probe), k in zip(spec.items(), keys, strict=True)
         }
+        self.by_probe = dict(sorted(by_probe.items()))  # as encoders
         self.hidden_size = hidden_size
         self.latent_size = latent_size
 
