@@ -24,11 +24,13 @@ _MODULES = {
     "Probe": "narkit.spec",
     "Processor": "narkit.models.processors",
     "Reasoner": "narkit.models.network",
+    "Rule": "narkit.training.rules",
     "RunRecord": "narkit.training.record",
     "Stage": "narkit.spec",
     "TrainConfig": "narkit.training.config",
     "TrainingStream": "narkit.data.stream",
     "TripletEdgeAttention": "narkit.models.triplet_edge_attention",
+    "Validation": "narkit.training.config",
     "algorithm": "narkit.spec",
     "constant": "narkit.spec",
     "edge": "narkit.spec",
@@ -101,5 +103,7 @@ if TYPE_CHECKING:
     from narkit.spec import graph as graph
     from narkit.spec import node as node
     from narkit.training.config import TrainConfig as TrainConfig
+    from narkit.training.config import Validation as Validation
     from narkit.training.record import RunRecord as RunRecord
+    from narkit.training.rules import Rule as Rule
     from narkit.training.run import train as train

@@ -18,6 +18,7 @@ import pytest
 import narkit
 from narkit.fused import accelerate, availability, formulas, launch, probe, recognition
 from narkit.models import network, objective
+from narkit.models.layers import Linear
 from narkit.models.network import DeviceBatch
 from narkit.models.processors.message_passing import BoundMessagePassing
 from narkit.models.processors.team import TEAM
@@ -74,10 +75,10 @@ class Doubled(TEAM):
     """A subclass that computes something else, with no field of its own."""
 
     def bind(self, bases: Any) -> Any:
-        return super().bind(eqx.tree_at(lambda b: b.edge.offset, bases, replace_fn=lambda x: 2 * x))
+        return super().bind(eqx.tree_at(lambda b: b.node.directions, bases, replace_fn=lambda x: 2 * x))
 
 
-class OwnLinear(narkit.models.layers.Linear):
+class OwnLinear(Linear):
     """A subclass deep inside a network."""
 
 

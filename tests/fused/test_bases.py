@@ -1,11 +1,13 @@
 """Factored features: folding all Linears in one product changes nothing."""
 
+from typing import cast
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from narkit.fused.bases import bind_together
+from narkit.fused.bases import FusedBasis, bind_together
 from narkit.models.features import Bases, Basis, FoldedLinear, fold, join
 from narkit.models.layers import Linear
 
@@ -31,7 +33,7 @@ def bind(bases: Bases, linears: list[Linear]) -> tuple[Basis, FoldedLinear, Basi
 def test_one_product_equals_many():
     bases, linears = problem()
     have, want = bind_together(lambda bases: bind(bases, linears), bases), bind(bases, linears)
-    assert have[0].shared is None  # nothing is left of how it was made
+    assert cast(FusedBasis, have[0]).shared is None  # nothing is left of how it was made
     pairs = zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True)
     for ours, expected in pairs:
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)

@@ -41,7 +41,7 @@ app = typer.Typer()
     ),
 )
 def sweep(
-    preset: Annotated[str, typer.Option(help="paper, quick or clrs2022.")] = "paper",
+    preset: Annotated[str, typer.Option(help="paper, plus, quick or clrs2022.")] = "paper",
     systems: Annotated[str, typer.Option(help="Processors, with commas between.")] = "team,triplet_gmpnn",
     algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,

@@ -51,14 +51,14 @@ class FusedTripletEdgeAttention(eqx.Module):
         return _attend(self.layer, self.layer.vectors_of_pairs(nodes, edges, graph), mask)
 
 
-def _attend(layer: TripletEdgeAttention, pairs: tuple, mask: Mask | None) -> Array:
+def _attend(layer: TripletEdgeAttention, pairs: tuple[Array, Array, Array], mask: Mask | None) -> Array:
     return layer.normalise(triplet_logits(*pairs, layer.attention, layer.slope), mask)
 
 
 def _mix(layer: TripletEdgeAttention, vectors: tuple, mask: Mask | None) -> Array:
     """The edge latents from the vectors of pairs, with a kernel for the logits alone."""
-    *pairs, values = vectors
-    return layer.aggregate(_attend(layer, tuple(pairs), mask), values)
+    pair_ij, pair_ik, pair_jk, values = vectors
+    return layer.aggregate(_attend(layer, (pair_ij, pair_ik, pair_jk), mask), values)
 
 
 def _latents_by_kernels(inputs: tuple, attention: Array, vectors: tuple) -> Array:

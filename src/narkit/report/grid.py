@@ -14,10 +14,10 @@ import numpy as np
 from narkit.errors import UnknownNameError
 from narkit.report import paper
 from narkit.report.paper import Score
+from narkit.sweeps.checks import check_file
 from narkit.sweeps.systems import COLUMNS, Column
 from narkit.training.presets import PRESETS
 from narkit.training.record import RunRecord, follows_preset
-from narkit.training.run_directory import RunDirectoryError
 
 
 class ResultsError(ValueError):
@@ -159,9 +159,9 @@ def read_grid(
 ) -> Grid:
     """Reads the records at `folder/preset/system/algorithm.json`, or at `folder/system/algorithm.json`.
 
-    Those that are damaged, in the wrong place or not made by the preset are left out, with the reason. A folder
-    without any record is an error unless `empty` says that it may be so. `free` names options in which records may
-    differ from the preset; such a grid is for `narkit.report.learning`, never for the preset's tables.
+    Those that `narkit records check` refuses, in the wrong place or not made by the preset are left out, with the
+    reason. A folder without any record is an error unless `empty` says that it may be so. `free` names options in which
+    records may differ from the preset; such a grid is for `narkit.report.learning`, never for the preset's tables.
     """
     folder = Path(folder)
     if preset not in PRESETS:
@@ -173,13 +173,15 @@ def read_grid(
     cells, left_out, digest = {}, [], hashlib.sha256()
     for path in _record_files(place):
         name = path.relative_to(place).as_posix()
-        digest.update(f"{name}\n".encode() + path.read_bytes())
-        system, algorithm = path.parent.name, path.stem
-        try:
-            record = RunRecord.load(path)
+        checked = check_file(path)
+        digest.update(f"{name}\n".encode() + (b"" if checked.unreadable else path.read_bytes()))
+        system, algorithm, record = path.parent.name, path.stem, checked.record
+        if record is None:
+            reason = f"cannot be read: {'; '.join(checked.problems)}"
+        elif checked.problems:
+            reason = f"`narkit records check` refuses it: {'; '.join(checked.problems)}"
+        else:
             reason = _misfit(record, preset, system, algorithm, free)
-        except (RunDirectoryError, KeyError) as error:
-            reason, record = f"cannot be read: {str(error).removeprefix(f'{path}: ')}", None
         if reason is None and record is not None:
             cells[system, algorithm] = record
         else:
@@ -200,18 +202,9 @@ def _record_files(folder: Path) -> Iterator[Path]:
 
 
 def _misfit(record: RunRecord, preset: str, system: str, algorithm: str, free: Collection[str]) -> str | None:
-    """Why a record is not the preset's for this system and algorithm, or None."""
+    """Why a record, which is of this system and algorithm, is not the preset's, or None."""
     if system not in {column.system for column in COLUMNS}:
         return f"the tables have no column for the system {system}"
     if algorithm not in paper.labels():
         return f"the tables have no row for the algorithm {algorithm}"
-    if (record.config.processor, record.config.algorithms) != (system, (algorithm,)):
-        trained = f"{record.config.processor} on {', '.join(record.config.algorithms)}"
-        return f"its place says {system} on {algorithm}, but it is of {trained}"
-    if reason := follows_preset(record, preset, free):
-        return reason
-    for rule in record.rules:
-        scores = [seed.get("score") for seed in record.test.get(algorithm, {}).get(rule, [])]
-        if len(scores) != len(record.config.seeds) or not all(isinstance(score, int | float) for score in scores):
-            return f"expected a test score of every seed under the rule {rule}, got {scores}"
-    return None
+    return follows_preset(record, preset, free)

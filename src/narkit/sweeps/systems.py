@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from narkit.training.config import TrainConfig
+from narkit.training.rules import AVERAGE_SUFFIX, LAST, rules
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,15 @@ COLUMNS = (
 
 
 def main_rule(config: TrainConfig) -> str:
-    """The rule that stands for a run where only one can: that of the system's last column, else the first."""
-    names = [validation.name for validation in config.validations]
+    """The rule that stands for a run where only one can: that of the system's last column, else the first.
+
+    Where weights are averaged, it is that of the averaged weights on the last validation set that selects: preset
+    `plus` fixes `ood_average` beforehand.
+    """
+    names = [validation.name for validation in config.validations if validation.selects] or [LAST]
+    average = f"{names[-1]}{AVERAGE_SUFFIX}"
+    if average in rules(config):
+        return average
+    if config.rules and not any(name in rules(config) for name in names):
+        return config.rules[0].name
     return next((c.rule for c in reversed(COLUMNS) if c.system == config.processor and c.rule in names), names[0])

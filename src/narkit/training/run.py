@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 
 from narkit import machine
-from narkit.training import selection
+from narkit.compiler import keep_compiled_programs as keep_compiled_programs
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
@@ -135,7 +135,7 @@ class _Run:
     def _restore(self) -> None:
         if self.checkpoints is None or self.directory is None:
             return
-        snapshot = self.checkpoints.load(self.trainer.snapshot())
+        snapshot = self.checkpoints.load(self.trainer.arrays_of)
         if snapshot is not None:
             self.trainer.restore(snapshot)
         self.directory.rewrite_metrics(self.config.seeds, self.trainer.progress.curve)
@@ -202,18 +202,20 @@ def make_record(
     commit = machine.commit()
     return RunRecord(
         config=trainer.config,
-        rules=selection.rules(trainer.config),
+        rules=dict(chosen.rules),
         selected={rule: Chosen(chosen.steps[rule], chosen.scores[rule]) for rule in chosen.parameters},
         test=outputs,
         test_hints=hints,
         curve=trainer.progress.curve,
         diverged=trainer.diverged,
+        skipped=trainer.skipped,
         steps=trainer.progress.step,
         parameters=trainer.state.parameters.shape[1],
         timings=timings,
         waiting_share=timings.waiting_for_data / max(timings.training, 1e-9),
         compiling_share=timings.compiling / max(timings.total, 1e-9),
         versions=machine.versions(*PACKAGES) | _how_it_ran(trainer),
+        fast_path=trainer.programs.acceleration.report,
         commit=None if commit == "unknown" else commit,
         device=machine.device_name(),
         peak_memory=peak,
@@ -226,10 +228,3 @@ def make_record(
         _directory=directory,
         _choices=dict(chosen.parameters),
     )
-
-
-def keep_compiled_programs() -> None:
-    """Turns JAX's persistent cache on, unless the user has set it up already."""
-    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "narkit" / "programs"))
