@@ -53,6 +53,7 @@ class LiveDisplay(Observer):
             self._progress.stop()
 
     def preparing(self, trainer: Trainer) -> None:
+        self.console.print(f"the network {trainer.programs.acceleration}", soft_wrap=True, highlight=False)
         config = trainer.config
         tests = " and the test" if config.test else ""
         what = f"training steps of {len(config.sizes)} sizes, {len(config.validations)} validation sets{tests}"

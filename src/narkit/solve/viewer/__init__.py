@@ -31,8 +31,7 @@ class View:
     def save(self, path: str | os.PathLike) -> Path:
         """Writes the page and returns its path."""
         target = Path(path)
-        files.check_place(target)
-        files.write_whole(target, self.html)
+        files.write_with_folder(target, self.html)
         return target
 
     def _repr_html_(self) -> str:
