@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import narkit
-from narkit import files, machine
+from narkit import files, resources
 from narkit.cli import listing, main
 from narkit.data import memory
 from narkit.errors import MemoryNeedError
@@ -117,14 +117,14 @@ def test_memory_is_estimated_from_how_lengths_grow(monkeypatch: pytest.MonkeyPat
     batch = narkit.run("insertion_sort", A=list(range(40, 0, -1)))
     actual = sum(v.nbytes for part in (batch.inputs, batch.hints, batch.outputs) for v in part.values())
     assert memory.batch_bytes(ALGORITHMS["insertion_sort"], 40, 1, batch.num_steps) == pytest.approx(actual, rel=0.6)
-    monkeypatch.setattr(machine, "available_memory", lambda: 2**31)
+    monkeypatch.setattr(resources, "available_memory", lambda: 2**31)
     with pytest.raises(MemoryNeedError, match=r"about 3\.0 GiB of memory would be needed, 2\.0 GiB are there"):
         memory.check_memory("work", 3 * 2**30)
     memory.check_memory("work", 2**30)
 
 
 def test_available_memory_is_that_of_the_system() -> None:
-    there = machine.available_memory()
+    there = resources.available_memory()
     assert there is not None and 2**20 < there <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -15,7 +15,7 @@ from narkit.data.batch import Arrays, Batch
 from narkit.data.blocks import zeros_in_one_block
 from narkit.data.memory import SMALL, batch_bytes, check_batch_memory, check_memory
 from narkit.errors import InstanceError
-from narkit.machine import available_memory
+from narkit.resources import available_memory
 from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name, stage_of
 
 LONGEST_TRAINING_NEEDLE = 8

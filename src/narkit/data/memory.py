@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from narkit import machine
+from narkit import resources
 from narkit.errors import MemoryNeedError
 from narkit.spec import Algorithm, Stage
 
@@ -20,10 +20,10 @@ def check_memory(what: str, needed: float, advice: str = "choose a smaller size 
     """Raises if so many bytes are more than what is there. `what` says what needs them."""
     if needed < SMALL:
         return
-    there = machine.available_memory()
+    there = resources.available_memory()
     if there is not None and needed > there:
         raise MemoryNeedError(
-            f"{what}: about {machine.gibibytes(needed)} of memory would be needed, {machine.gibibytes(there)} are "
+            f"{what}: about {resources.gibibytes(needed)} of memory would be needed, {resources.gibibytes(there)} are "
             f"there; {advice}"
         )
 
