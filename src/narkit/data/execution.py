@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from narkit.algorithms.instances import Distribution
 from narkit.data.batch import Arrays, Batch
 from narkit.data.blocks import zeros_in_one_block
 from narkit.errors import InstanceError
+from narkit.memory import memory_shortage
 from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name, stage_of
 
 LONGEST_TRAINING_NEEDLE = 8
@@ -128,6 +130,7 @@ def _with_enough_room(
     places = _places(entry, num_nodes)
     capacity = _capacities.get(key, 2 * num_nodes + 8)
     while True:
+        _check_memory(entry, num_nodes, capacity, places, batch_size)
         hints = iter(
             zeros_in_one_block(((batch_size, capacity, *place.shape), place.dtype) for place in places if place.timed)
         )
@@ -148,6 +151,19 @@ def _with_enough_room(
         if place.timed:
             arrays[place.name] = arrays[place.name].swapaxes(0, 1)[:longest]
     return arrays, lengths
+
+
+def _check_memory(entry: Algorithm, num_nodes: int, steps: int, places: tuple[_Place, ...], batch_size: int) -> None:
+    """Refuses what does not fit before anything is allocated for it."""
+    num_bytes = sum(
+        (steps if place.timed else 1) * batch_size * math.prod(place.shape) * place.dtype.itemsize for place in places
+    )
+    shortage = memory_shortage(num_bytes)
+    if shortage is not None:
+        raise InstanceError(
+            f"{entry.name}: expected instances that fit into memory, got {batch_size} of {num_nodes} nodes and up to "
+            f"{steps} steps, which need {shortage}; take fewer or smaller ones"
+        )
 
 
 class _Place(NamedTuple):
