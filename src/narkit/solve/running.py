@@ -14,9 +14,9 @@ import numpy as np
 
 from narkit.data.batch import Batch
 from narkit.data.execution import run
+from narkit.data.memory import check_memory
 from narkit.data.transforms import transform
 from narkit.errors import InstanceError
-from narkit.memory import memory_shortage
 from narkit.solve import weights as published
 from narkit.solve.answer import Answer, nominal_size
 from narkit.solve.problem import Instance, TrainingRangeWarning, bind
@@ -187,9 +187,5 @@ def _check_memory(batch: Batch, room: int) -> None:
     for probe in stage_of(ALGORITHMS[batch.algorithm].transformed_spec, Stage.HINT).values():
         logits = batch.num_nodes if probe.kind is Kind.POINTER else 1
         num_values += room * logits * math.prod(probe.shape(batch.num_nodes))
-    shortage = memory_shortage(num_values * LOGIT_BYTES)
-    if shortage is not None:
-        raise InstanceError(
-            f"{batch.algorithm}: expected a run whose predictions fit into memory, got one of {batch.num_nodes} nodes "
-            f"and {batch.num_steps} steps, which needs {shortage}; take a smaller instance"
-        )
+    what = f"{batch.algorithm}, predictions for {batch.num_nodes} nodes and {batch.num_steps} steps"
+    check_memory(what, num_values * LOGIT_BYTES, "take a smaller instance")
