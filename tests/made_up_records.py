@@ -8,7 +8,7 @@ import pytest
 
 from narkit.report import paper
 from narkit.training import selection
-from narkit.training.presets import SEEDS, preset
+from narkit.training.presets import number_of_seeds, preset
 from narkit.training.record import Chosen, RunRecord
 from narkit.training.trainer import Divergence, Point, Timings
 
@@ -30,7 +30,7 @@ def _make_record(
     algorithm: str, system: str = "team", score: float = 80.0, spread: float = 2.0, diverged: bool = False, **options
 ) -> RunRecord:
     """A record of the preset `paper`; under the rule `id` the seeds score `score` plus -2 to 2 times `spread`."""
-    given = {"algorithms": (algorithm,), "processor": system, "seeds": tuple(range(SEEDS))} | options
+    given = {"algorithms": (algorithm,), "processor": system, "seeds": tuple(range(number_of_seeds("paper")))} | options
     config = preset("paper", **given)
     rules, count = selection.rules(config), len(config.seeds)
     steps = list(range(config.validate_every, config.steps + 1, config.validate_every))
