@@ -24,6 +24,7 @@ _MODULES = {
     "Probe": "narkit.spec",
     "Processor": "narkit.models.processors",
     "Reasoner": "narkit.models.network",
+    "Rule": "narkit.training.rules",
     "RunRecord": "narkit.training.record",
     "SYSTEMS": "narkit.sweeps.systems",
     "Stage": "narkit.spec",
@@ -31,6 +32,7 @@ _MODULES = {
     "TrainConfig": "narkit.training.config",
     "TrainingStream": "narkit.data.stream",
     "TripletEdgeAttention": "narkit.models.triplet_edge_attention",
+    "Validation": "narkit.training.config",
     "algorithm": "narkit.spec",
     "constant": "narkit.spec",
     "edge": "narkit.spec",
@@ -105,5 +107,7 @@ if TYPE_CHECKING:
     from narkit.sweeps.systems import SYSTEMS as SYSTEMS
     from narkit.sweeps.systems import System as System
     from narkit.training.config import TrainConfig as TrainConfig
+    from narkit.training.config import Validation as Validation
     from narkit.training.record import RunRecord as RunRecord
+    from narkit.training.rules import Rule as Rule
     from narkit.training.run import train as train

@@ -174,9 +174,8 @@ def test_what_does_not_follow_the_preset_is_left_out_and_named(partial: Grid) ->
 @pytest.mark.parametrize(
     ("place", "options", "reason"),
     [
-        ("team/bfs.json", {"system": "mpnn"}, "its place says team on bfs, but it is of mpnn on bfs"),
-        ("team/dfs.json", {}, "its place says team on dfs, but it is of team on bfs"),
-        ("another/bfs.json", {}, "no column for the system another"),
+        ("team/bfs.json", {"system": "mpnn"}, "refuses it: is the record of mpnn/bfs, not of team/bfs"),
+        ("team/dfs.json", {}, "refuses it: is the record of team/bfs, not of team/dfs"),
         ("mpnn/bfs.json", {"system": "mpnn"}, "the tables show mpnn by the preset clrs2022"),
         ("team/bfs.json", {"seeds": (0, 1, 2)}, "expected 5 seeds, got 3"),
         ("team/bfs.json", {"hidden_size": 64}, "hidden_size is 64, not 128"),

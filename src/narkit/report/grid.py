@@ -14,10 +14,10 @@ import numpy as np
 from narkit.errors import UnknownNameError
 from narkit.report import paper
 from narkit.report.paper import Score
+from narkit.sweeps.checks import check_file
 from narkit.sweeps.systems import SYSTEMS, System, trainings
 from narkit.training.presets import PRESETS
 from narkit.training.record import RunRecord
-from narkit.training.run_directory import RunDirectoryError
 
 
 class ResultsError(ValueError):
@@ -183,10 +183,10 @@ def read_grid(
     """Reads the records at `folder/PRESET/SYSTEM/ALGORITHM.json`, or at `folder/SYSTEM/ALGORITHM.json`.
 
     Every system is read by its own preset, or all by the one that is given. By default the systems are those that are
-    registered, and processors without a system of their own that have a folder. Records that are damaged, in the wrong
-    place or not made by the preset are left out, with the reason. A folder without any record is an error unless
-    `empty` says that it may be so. `free` names options in which records may differ from the preset; such a grid is for
-    `narkit.report.learning`, never for the preset's tables.
+    registered, and processors without a system of their own that have a folder. Records that `narkit records check`
+    refuses, in the wrong place or not made by the preset are left out, with the reason. A folder without any record is
+    an error unless `empty` says that it may be so. `free` names options in which records may differ from the preset;
+    such a grid is for `narkit.report.learning`, never for the preset's tables.
     """
     folder = Path(folder)
     if preset is not None and preset not in PRESETS:
@@ -200,17 +200,19 @@ def read_grid(
         wanted += _processors_with_records(places, wanted)
     cells, left_out, digest = {}, [], hashlib.sha256()
     for place in dict.fromkeys(places.values()):
-        presets = [name for name, other in places.items() if other == place]
+        own = [system for system in wanted if places[system.preset] == place]
         for path in _record_files(place):
             name = path.relative_to(place).as_posix()
-            digest.update(f"{name}\n".encode() + path.read_bytes())
-            try:
-                record = RunRecord.load(path)
-                reason = _misfit(record, path, [system for system in wanted if system.preset in presets], free)
-            except (RunDirectoryError, KeyError) as error:
-                reason, record = f"cannot be read: {str(error).removeprefix(f'{path}: ')}", None
-            if reason is None and record is not None:
-                cells[path.parent.name, path.stem] = record
+            checked = check_file(path)
+            digest.update(f"{name}\n".encode() + (b"" if checked.unreadable else path.read_bytes()))
+            if checked.record is None:
+                reason = f"cannot be read: {'; '.join(checked.problems)}"
+            elif checked.problems:
+                reason = f"`narkit records check` refuses it: {'; '.join(checked.problems)}"
+            else:
+                reason = _misfit(checked.record, path, own, free)
+            if reason is None and checked.record is not None:
+                cells[path.parent.name, path.stem] = checked.record
             else:
                 left_out.append(LeftOut(name, reason or ""))
     if not (cells or left_out or empty):
@@ -259,13 +261,6 @@ def _misfit(record: RunRecord, path: Path, systems: Sequence[System], free: Coll
         return f"the tables have no column for the system {training}: expected one in narkit.SYSTEMS"
     if algorithm not in paper.labels():
         return f"the tables have no row for the algorithm {algorithm}"
-    if (record.config.processor, record.config.algorithms) != (system.processor, (algorithm,)):
-        trained = f"{record.config.processor} on {', '.join(record.config.algorithms)}"
-        return f"its place says {training} on {algorithm}, but it is of {trained}"
-    if reason := system.why_not(record, free):
-        return reason
-    for rule in record.rules:
-        scores = [seed.get("score") for seed in record.test.get(algorithm, {}).get(rule, [])]
-        if len(scores) != len(record.config.seeds) or not all(isinstance(score, int | float) for score in scores):
-            return f"expected a test score of every seed under the rule {rule}, got {scores}"
-    return None
+    if record.config.processor != system.processor:
+        return f"expected the processor {system.processor} of the system {training}, got {record.config.processor}"
+    return system.why_not(record, free)

@@ -213,23 +213,16 @@ def running_lines(grid: Grid) -> list[str]:
 
 
 def _running(records: Sequence[RunRecord]) -> str:
-    known = [interval for record in records if (interval := _interval(record)) is not None]
-    if not known:
-        return f"no record says when its cell finished ({len(records)} in all)."
-    missing = len(records) - len(known)
-    without = f", without {missing} whose record does not say when it finished" if missing else ""
-    return f"for {union_length(known) / 60:.1f} minutes at least one cell ran ({len(records)} in all{without})."
+    length = union_length(map(_interval, records))
+    return f"for {length / 60:.1f} minutes at least one cell ran ({len(records)} in all)."
 
 
-def _interval(record: RunRecord) -> tuple[float, float] | None:
-    """When a cell began and finished, in seconds, or None where its record has no date that can be read.
+def _interval(record: RunRecord) -> tuple[float, float]:
+    """When a cell began and finished, in seconds.
 
     Only the end is recorded. A cell that was interrupted began earlier than this says.
     """
-    try:
-        finished = datetime.datetime.fromisoformat(record.finished_at)
-    except (TypeError, ValueError):
-        return None
+    finished = datetime.datetime.fromisoformat(record.finished_at)
     if finished.tzinfo is None:  # else it would depend on where the report is made
         finished = finished.replace(tzinfo=datetime.UTC)
     return finished.timestamp() - record.timings.total, finished.timestamp()

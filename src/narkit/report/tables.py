@@ -159,7 +159,7 @@ def rule_table(grid: Grid) -> Table:
 
 def rules(grid: Grid, system: System) -> list[str]:
     """The selection rules of a system's runs; a preset gives the same to all."""
-    return next((record.rules for record in grid.records(system).values()), [])
+    return next((list(record.rules) for record in grid.records(system).values()), [])
 
 
 def has_ours(grid: Grid, column: System) -> bool:

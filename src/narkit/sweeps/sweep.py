@@ -316,7 +316,7 @@ def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, keep_w
         save(record.reasoner(rule, seed), file, dtype=WEIGHTS_DTYPE)
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         weights = Weights(file.name, rule, seed, WEIGHTS_DTYPE, digest)
-    complete = dataclasses.replace(record, preset=cell.system.preset, weights=weights)
+    complete = dataclasses.replace(record, preset=cell.system.preset, system=cell.system.training, weights=weights)
     complete.save(path)
     return complete
 
@@ -328,7 +328,11 @@ def best_seed(record: RunRecord, rule: str) -> int:
     """
     chosen = record.selected[rule]
     points = {point.step: point for point in record.curve}
-    losses = [points[step].losses[rule][row] if step in points else None for row, step in enumerate(chosen.steps)]
+    weights, validation = record.rules[rule].weights, record.rules[rule].validation or record.config.validations[0].name
+    losses = [
+        points[step].of(weights)[1][validation][row] if step in points else None
+        for row, step in enumerate(chosen.steps)
+    ]
     keys = [
         (-score, np.inf if loss is None or not np.isfinite(loss) else loss, row)
         for row, (score, loss) in enumerate(zip(chosen.scores, losses, strict=True))

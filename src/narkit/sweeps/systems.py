@@ -171,11 +171,17 @@ def trainings(systems: Iterable[System]) -> Iterator[System]:
 
 
 def main_rule(config: TrainConfig, system: System | None = None) -> str:
-    """The rule that stands for a run where only one can: that of the last system of its training, else the first.
+    """The rule that stands for a run where only one can: that of the last system of its training.
 
-    Without a system it is that of the processor's name.
+    Without a system it is that of the averaged weights on the last validation set that selects, where weights are
+    averaged; else that of the system with the processor's name; else the first.
     """
-    names = [validation.name for validation in config.validations]
+    from narkit.training.rules import AVERAGE_SUFFIX, LAST, rules
+
+    known = rules(config)
     columns = sharing(system.training if system else config.processor) or ([system] if system else [])
-    rules = [column.rule for column in columns if column.rule in names]
-    return rules[-1] if rules else names[0]
+    names = [validation.name for validation in config.validations if validation.selects] or [LAST]
+    fixed = [column.rule for column in columns if column.rule in known]
+    average = f"{names[-1]}{AVERAGE_SUFFIX}"
+    wanted = [*(reversed(fixed) if system else ()), average, *reversed(fixed), *names, *known]
+    return next(name for name in wanted if name in known)
