@@ -316,7 +316,8 @@ def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, keep_w
         save(record.reasoner(rule, seed), file, dtype=WEIGHTS_DTYPE)
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         weights = Weights(file.name, rule, seed, WEIGHTS_DTYPE, digest)
-    complete = dataclasses.replace(record, preset=cell.system.preset, system=cell.system.training, weights=weights)
+    system = cell.system.training if cell.system.training != cell.config.processor else None
+    complete = dataclasses.replace(record, preset=cell.system.preset, system=system, weights=weights)
     complete.save(path)
     return complete
 
