@@ -52,9 +52,10 @@ def test_predictions_are_those_of_the_network(answer: Answer) -> None:
 def test_differences_are_those_of_the_outputs(answer: Answer) -> None:
     predicted, truth = answer.predictions.outputs["pi"][0], answer.instance.outputs["pi"][0]
     assert len(answer.differences) == np.sum(np.asarray(predicted) != truth)
-    assert answer.agrees == (not answer.differences)
+    assert answer.agrees == (answer.outputs == answer.truth) == (not answer.differences)
     for difference in answer.differences:
-        node = answer.labels.index(difference.where)
+        (node,) = difference.nodes
+        assert difference.where == (answer.labels[node],)
         assert answer.labels[predicted[node]] == difference.network != difference.truth == answer.labels[truth[node]]
 
 

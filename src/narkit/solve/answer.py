@@ -17,8 +17,9 @@ from narkit.spec import ALGORITHMS, Kind, Probe, Stage, stage_of
 if TYPE_CHECKING:
     from narkit.inference import Predictions
     from narkit.models.network import Reasoner
+    from narkit.solve.viewer import View
 
-SCALAR_TOLERANCE = 0.1
+SCALAR_TOLERANCE = 0.25
 """A predicted scalar hint within this of the true one counts as right: networks never hit one exactly."""
 MOST_DIFFERENCES_SHOWN = 8
 
@@ -34,7 +35,8 @@ class Difference(NamedTuple):
     """One value in which the network's output differs from the true one."""
 
     output: str  # the probe's name
-    where: Label | tuple[Label, ...] | None  # a node, a pair of nodes, or None for a value of the whole instance
+    nodes: tuple[int, ...]  # the place of a node or of a pair of nodes; empty for a value of the whole instance
+    where: tuple[Label, ...]  # what these are called
     network: Any
     truth: Any
 
@@ -65,21 +67,18 @@ class Answer:
 
     @functools.cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """All values of the outputs in which the network differs from the truth."""
+        """All raw values in which the network differs from the truth, as scores count them.
+
+        Some may play no part in the answer, such as the name of a component.
+        """
         found: list[Difference] = []
         for name, probe in stage_of(ALGORITHMS[self.algorithm].spec, Stage.OUTPUT).items():
             predicted, truth = np.asarray(self.predictions.outputs[name])[0], self.instance.outputs[name][0]
             for place in np.argwhere(wrong(probe, predicted, truth)):
                 index = tuple(int(i) for i in place)
                 where = tuple(self.labels[i] for i in index)
-                found.append(
-                    Difference(
-                        name,
-                        None if not where else where[0] if len(where) == 1 else where,
-                        self._value(probe, predicted[index]),
-                        self._value(probe, truth[index]),
-                    )
-                )
+                values = self._value(probe, predicted[index]), self._value(probe, truth[index])
+                found.append(Difference(name, index, where, *values))
         return tuple(found)
 
     def _value(self, probe: Probe, value: np.ndarray) -> Any:
@@ -98,8 +97,8 @@ class Answer:
 
     @property
     def agrees(self) -> bool:
-        """Whether the network's outputs are the true ones, value by value."""
-        return not self.differences
+        """Whether the network's answer, in plain Python, is the true one."""
+        return self.outputs == self.truth
 
     @functools.cached_property
     def first_error(self) -> FirstError | None:
@@ -120,11 +119,11 @@ class Answer:
         fitting = [entry for entry in self.measured if entry.size >= size]
         return min(fitting, key=lambda entry: entry.size) if fitting else None
 
-    def view(self) -> Any:
+    def view(self) -> View:
         """The run step by step, true and predicted side by side, as a page; shown inline in notebooks."""
-        from narkit.solve import viewer  # type: ignore[attr-defined]
+        from narkit.solve.viewer import View, page
 
-        return viewer.page(self)
+        return View(page(self))
 
     def to_dict(self) -> dict[str, Any]:
         """All of this but the arrays, as JSON can say it: labels that are keys become strings."""
@@ -151,7 +150,7 @@ class Answer:
         return "\n".join([self._title(), *self._body(), *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
-        state = "agrees" if self.agrees else f"{len(self.differences)} differences"
+        state = "right" if self.agrees else f"wrong in {len(self.differences)} values"
         return f"<Answer of {self.weights_name} to {self.algorithm} on {self.instance.num_nodes} nodes: {state}>"
 
     def _title(self) -> str:
@@ -162,11 +161,13 @@ class Answer:
 
     def _body(self) -> list[str]:
         lines = [f"  {line}" for line in self._problem.lines(self._read, self.outputs)]
+        count = f"{len(self.differences)} value{'' if len(self.differences) == 1 else 's'}"
         if self.agrees:
-            lines.append("right: the network agrees with the algorithm")
+            apart = f" (but for {count} that play no part)" if self.differences else ""
+            lines.append(f"right: the network agrees with the algorithm{apart}")
         else:
-            lines.append(f"wrong: the network differs from the algorithm in {len(self.differences)} values")
-            lines += [f"  {_said(difference)}" for difference in self.differences[:MOST_DIFFERENCES_SHOWN]]
+            lines.append(f"wrong: the network differs from the algorithm in {count}")
+            lines += [f"  {self._said(difference)}" for difference in self.differences[:MOST_DIFFERENCES_SHOWN]]
             if len(self.differences) > MOST_DIFFERENCES_SHOWN:
                 lines.append(f"  … and {len(self.differences) - MOST_DIFFERENCES_SHOWN} more")
             lines.append("the algorithm's answer:")
@@ -176,6 +177,13 @@ class Answer:
             meaning = self.instance.spec[error.hint].meaning
             lines.append(f"first wrong hint: step {error.step}, {error.hint} ({meaning})")
         return lines + [f"warning: {warning}" for warning in self.warnings]
+
+    def _said(self, difference: Difference) -> str:
+        named = len(set(map(str, self.labels))) == len(self.labels)
+        places = zip(difference.nodes, difference.where, strict=True)
+        where = ", ".join(shown(label) if named else f"{shown(label)} (node {node})" for node, label in places)
+        said = f"network {shown(difference.network)}, truth {shown(difference.truth)}"
+        return f"{difference.output}{f' of {where}' if where else ''}: {said}"
 
 
 def wrong(probe: Probe, predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -206,8 +214,3 @@ def as_json(value: Any) -> Any:
     if isinstance(value, np.generic):
         return as_json(value.item())
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
-def _said(difference: Difference) -> str:
-    where = "" if difference.where is None else f" of {shown(difference.where)}"
-    return f"{difference.output}{where}: network {shown(difference.network)}, truth {shown(difference.truth)}"

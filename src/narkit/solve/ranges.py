@@ -74,22 +74,15 @@ def ranked(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
     return ranks
 
 
-def shifted_and_scaled(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
-    """An affine map into [0, 1), for values whose order and equality count. Values from [0, 1] stay."""
-    if values.min() >= 0.0 and 0.5 <= values.max() <= 1.0:
-        return values
-    low = values.min()
-    moved = values - low
-    result = moved * power_of_two(float(moved.max()))
-    if not _same_order(values, result):
-        raise InstanceError(f"{what}: expected values that can be told apart after {low:g} is subtracted; shift them")
-    notes.append(f"{what} were shifted and scaled into the range of the training, 0 to 1, which keeps their order")
-    return result
-
-
-def _same_order(values: np.ndarray, others: np.ndarray) -> bool:
-    order = np.argsort(values, kind="stable")
-    return bool(np.array_equal(np.diff(values[order]) > 0, np.diff(others[order]) > 0))
+def ranked_keys(keys: Sequence[Any], notes: list[str]) -> np.ndarray:
+    """The same for keys of any type that Python can order."""
+    if all(isinstance(key, (int, float)) and abs(key) < 2**53 for key in keys):
+        return ranked(np.array(keys, np.float64), "keys", notes)
+    ranks = np.empty(len(keys))
+    ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(keys))
+    ties = "" if len(set(keys)) == len(keys) else "; equal ones are told apart by their place in the input"
+    notes.append(f"keys were replaced by evenly spaced numbers between 0 and 1 in the same order{ties}")
+    return ranks
 
 
 def listed(labels: Sequence[Any], most: int = 6) -> str:

@@ -112,7 +112,7 @@ def _answer(
     batch = run(algorithm, **instance.arguments)
     warnings = [*instance.warnings, *_size_warnings(algorithm, batch, measured)]
     for warning in warnings:
-        python_warnings.warn(warning, TrainingRangeWarning, stacklevel=3)
+        python_warnings.warn(warning, TrainingRangeWarning, stacklevel=4)  # narkit.solve's caller
     predictions = predict_one(network, batch)
     problem = problem_of(algorithm)
     predicted = {output: np.asarray(values)[0] for output, values in predictions.outputs.items()}

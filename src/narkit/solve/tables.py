@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from narkit.errors import InstanceError
+from narkit.solve.ranges import number
 
 LARGEST_FILE = 50_000_000  # bytes
 HEADINGS = {"from", "to", "source", "target", "start", "end", "u", "v", "a", "b", "node", "node1", "node2"}
@@ -81,6 +84,25 @@ def read_named_rows(path: str | os.PathLike, columns: Sequence[str]) -> dict[Any
             raise InstanceError(f"{where}: expected a name of its own, got {name!r} again")
         found[name] = tuple(to_number(cell, where) for cell in cells[-width:])
     return found
+
+
+def named_rows(values: Any, columns: Sequence[str], what: str) -> tuple[tuple[Any, ...], np.ndarray]:
+    """Names and numbers (rows, columns) of a dictionary {name: numbers}, a sequence of numbers, or a CSV file."""
+    if isinstance(values, (str, os.PathLike)):
+        values = read_named_rows(values, columns)
+    items = values.items() if isinstance(values, Mapping) else None
+    if items is None:
+        if not hasattr(values, "__len__"):
+            raise InstanceError(f"{what}: expected rows of {', '.join(columns)}, got {values!r}")
+        items = enumerate(values.tolist() if isinstance(values, np.ndarray) else values)
+    names, rows = [], []
+    for name, row in items:
+        where = f"{what}, {name}"
+        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != len(columns):
+            raise InstanceError(f"{where}: expected ({', '.join(columns)}), got {row!r}")
+        rows.append([number(cell, f"{where}, {column}") for cell, column in zip(row, columns, strict=True)])
+        names.append(name)
+    return tuple(names), np.array(rows, np.float64).reshape(len(rows), len(columns))
 
 
 def read_numbers(path: str | os.PathLike) -> list[list[float]]:

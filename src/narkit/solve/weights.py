@@ -105,6 +105,20 @@ class PublishedWeights:
         """The SHA-256 of the file as it is."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
+    def summary(self) -> dict[str, Any]:
+        """What lists say of these weights."""
+        expected, digest = (self.record.get("weights") or {}).get("sha256"), self.digest()
+        return {
+            "name": self.full_name,
+            "algorithm": self.algorithm,
+            "score": self.score,
+            "bytes": self.path.stat().st_size,
+            "sha256": digest,
+            "agrees_with_record": None if expected is None else digest == expected,
+            "record": str(self.record_path) if self.record else None,
+            "file": str(self.path),
+        }
+
     def check(self) -> None:
         """Refuses a file that is not the one that the record tells of."""
         expected = (self.record.get("weights") or {}).get("sha256")

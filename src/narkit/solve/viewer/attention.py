@@ -1,0 +1,80 @@
+"""The attention of a network over the steps of a run, and its compact form in a page."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from narkit.data.batch import Batch
+from narkit.spec import ALGORITHMS
+
+LARGEST_PAYLOAD = 900_000  # bytes of compressed attention in one page
+LEVELS = 255
+
+
+def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, Any]) -> np.ndarray | None:
+    """The weights (step, i, j, k) of Triplet Edge Attention, the mean over its heads; None for other processors.
+
+    The layer reads what the network reads at a step: the inputs and, where hints are fed back, its own soft
+    predictions of the step before, true ones at the first step.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from narkit.models.encoders import as_values, scalars_of
+    from narkit.models.network import DeviceBatch
+    from narkit.models.predictions import soften
+    from narkit.models.triplet_edge_attention import TripletEdgeAttention
+
+    layer = getattr(reasoner.processor, "attention", None)
+    if not isinstance(layer, TripletEdgeAttention):
+        return None
+    batch = DeviceBatch.of(truth)
+    spec, encoders = ALGORITHMS[batch.algorithm].transformed_spec, reasoner.encoders[batch.algorithm]
+    bases = encoders.bases(spec)
+    num_steps = max(1, int(batch.lengths[0]) - 1)
+    first = {**batch.inputs, **{name: values[0] for name, values in batch.hints.items()}}
+    given = {
+        name: values[0]
+        for name, values in as_values(spec, {n: first[n] for n in encoders.linears}, truth.num_nodes).items()
+    }
+    read = {  # (step, ...) of all that changes with the step
+        name: jnp.concatenate([given[name][None], soften(spec[name], jnp.asarray(logits))[: num_steps - 1, 0]])
+        for name, logits in hint_logits.items()
+        if name in encoders.linears
+    }
+
+    def weights(changing: dict) -> Any:
+        scalars = scalars_of(spec, {**given, **changing}, truth.num_nodes)
+        features = bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph)
+        return layer.attention_weights(*features).mean(0)
+
+    if not read:
+        return np.asarray(jax.jit(weights)({}))[None].repeat(num_steps, 0)
+    return np.asarray(jax.jit(lambda steps: jax.lax.map(weights, steps))(read))
+
+
+def packed(attention: np.ndarray) -> dict[str, Any]:
+    """Attention as a page holds it: bytes, each step as its difference to the one before, deflated, base64.
+
+    `every` is 1 if all steps are there; else only each so many is, so that the page stays small.
+    """
+    every = 1
+    while True:
+        payload = _deflated(attention[::every])
+        if len(payload) <= LARGEST_PAYLOAD or every >= len(attention):
+            break
+        every *= 2
+    kept = len(attention[::every]) if len(payload) <= LARGEST_PAYLOAD else 0
+    data = base64.b64encode(payload).decode() if kept else ""
+    return {"every": every, "kept": kept, "nodes": attention.shape[1], "levels": LEVELS, "data": data}
+
+
+def _deflated(attention: np.ndarray) -> bytes:
+    """A byte per weight. Steps resemble each other, so their differences (modulo 256) take far less room."""
+    levels = np.rint(attention * LEVELS).astype(np.uint8)
+    return zlib.compress(np.diff(levels, axis=0, prepend=np.zeros_like(levels[:1])).tobytes(), 9)

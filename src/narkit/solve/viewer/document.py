@@ -1,0 +1,144 @@
+"""The page: one HTML file with the run, the drawings and all that drives them."""
+
+from __future__ import annotations
+
+import functools
+import html
+import importlib.resources
+import inspect
+import json
+import string
+from typing import Any
+
+import numpy as np
+
+from narkit.algorithms.meanings import value_names
+from narkit.solve.viewer.attention import packed
+from narkit.solve.viewer.drawings import completed_hint, drawing, signs
+from narkit.solve.viewer.run import SCALAR_TOLERANCE, Run, compact, differences
+from narkit.spec import Kind, Probe, Stage
+
+SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "main")
+FIRST_STEP_GIVEN = "The network is given the first step; everything after it is its own."
+
+
+def render(run: Run) -> str:
+    """The page of a run: complete, with no need of a network or of another file."""
+    template = string.Template(_part("page.html"))
+    title = f"{run.entry.name} · {run.network}" if run.network else run.entry.name
+    return template.substitute(
+        title=html.escape(title),
+        style=_part("style.css"),
+        script="\n".join(_part(f"{name}.js") for name in SCRIPTS),
+        # A label may hold "</script>"; in JSON a slash may be escaped, so nothing can end the element early.
+        data=json.dumps(describe(run), separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/"),
+    )
+
+
+@functools.cache
+def _part(name: str) -> str:
+    return (importlib.resources.files("narkit.solve.viewer") / "page" / name).read_text(encoding="utf-8")
+
+
+def describe(run: Run) -> dict[str, Any]:
+    """All that the page knows, as JSON: what the probes mean, their values at every step, and where they differ."""
+    entry = run.entry
+    about = (inspect.getdoc(entry.function) or "").split("\n\n")
+    probes = _probes(run)
+    return {
+        "algorithm": entry.name,
+        "summary": about[0],
+        "about": [paragraph.replace("\n", " ") for paragraph in about[1:]],
+        "network": run.network if run.outputs is not None else None,
+        "labels": [str(label) for label in run.labels],
+        "places": _places(run),
+        "steps": run.num_steps,
+        "notes": [*run.notes, *([FIRST_STEP_GIVEN] if run.hints else [])],
+        "probes": probes,
+        "firstError": first_error(probes),
+        "tolerance": SCALAR_TOLERANCE,
+        "drawing": drawing(entry, run.inputs),
+        "attention": None if run.attention is None else packed(run.attention),
+    }
+
+
+def _places(run: Run) -> list[str]:
+    """What the nodes are called in sentences: labels, told apart by their place where two are the same."""
+    labels = [str(label) for label in run.labels]
+    if "string" in run.truth.inputs:
+        second = run.truth.inputs["string"][0]
+        count = int((second == 0).sum())
+        first_name, second_name = value_names(run.entry.name, "string")
+        return [
+            f"{label} ({second_name if second[node] else first_name} {node - count if second[node] else node})"
+            for node, label in enumerate(labels)
+        ]
+    if len(set(labels)) == len(labels):
+        return labels
+    return [f"{label} (index {node})" for node, label in enumerate(labels)]
+
+
+def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The first step at which the network differs, and the first probe in which it does; None if nothing differs."""
+    found = [
+        {"step": step, "probe": probe["name"]}
+        for probe in probes
+        for step, wrong in enumerate(probe["wrong"] or [], start=probe["begins"])
+        if wrong
+    ]
+    return min(found, key=lambda error: error["step"], default=None)
+
+
+def _probes(run: Run) -> list[dict[str, Any]]:
+    """Hints that move, then outputs. `begins` is the step of the first value: outputs come after the last hint."""
+    found = []
+    shown = signs(run.entry)
+    for stage in (Stage.HINT, Stage.OUTPUT):
+        for name, probe in run.spec.items():
+            if probe.stage is not stage or probe.constant:
+                continue
+            if stage is Stage.HINT:
+                true, network, begins = run.true_steps(name), run.network_steps(name), 0
+            else:
+                true, begins = run.truth.outputs[name], run.num_steps
+                network = None if run.outputs is None else np.asarray(run.outputs[name])[None]
+            found.append(_probe(run, name, probe, true, network) | {"begins": begins})
+            sign = shown.get(name)
+            found[-1]["sign"] = None if sign is None else {"shape": sign.shape, "tone": sign.tone, "on": sign.on}
+    return found
+
+
+def _probe(run: Run, name: str, probe: Probe, true: np.ndarray, network: np.ndarray | None) -> dict[str, Any]:
+    values = compact(probe, true, 1)
+    described = {
+        "name": name,
+        "stage": str(probe.stage),
+        "location": str(probe.location),
+        "kind": str(probe.kind),
+        "meaning": probe.meaning,
+        "names": list(value_names(run.entry.name, name)),
+        "drawnAs": completed_hint(run.entry, name) if probe.stage is Stage.OUTPUT else name,
+        "unit": run.unit(name),
+        "truth": _by_changes(probe, values),
+        "network": None,
+        "wrong": None,
+    }
+    if network is not None:
+        predicted = compact(probe, network, 1)
+        wrong = differences(probe, values, predicted)
+        described["network"] = _by_changes(probe, predicted)
+        described["wrong"] = [np.flatnonzero(step).tolist() for step in wrong]
+    return described
+
+
+def _by_changes(probe: Probe, steps: np.ndarray) -> list[list[float] | None]:
+    """The values of every step; None where they are those of the step before."""
+    rows: list[list[float] | None] = []
+    for step, values in enumerate(steps):
+        if step and np.array_equal(values, steps[step - 1]):
+            rows.append(None)
+        elif probe.kind is Kind.SCALAR:
+            rows.append([float(f"{value:.4g}") for value in values])
+        else:
+            rows.append(values.astype(int).tolist())
+    return rows

@@ -1,0 +1,159 @@
+"""One run to look at: the textbook's trajectory, and the network's beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+
+from narkit.algorithms.meanings import LETTERS
+from narkit.data.batch import Batch
+from narkit.errors import BatchError
+from narkit.spec import ALGORITHMS, Algorithm, Kind, Probe, Spec
+
+if TYPE_CHECKING:
+    from narkit.models.network import Reasoner
+    from narkit.solve.answer import Answer
+
+
+SCALAR_TOLERANCE = 0.1  # numbers within this count as the same, as in answers: networks never hit one exactly
+
+# Hints that are sums of an input's values, by input and algorithm.
+SUMS = {
+    "A": {"bellman_ford": ("d",), "dijkstra": ("d",), "dag_shortest_paths": ("d",), "floyd_warshall": ("D",)},
+    "key": {"find_maximum_subarray_kadane": ("best_sum", "sum")},
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the viewer shows. All arrays are of one instance and in the stored form of batches.
+
+    - `truth`: a raw batch of one, the textbook's run.
+    - `hints` {name: (step, ...)}, `outputs`: what the network predicted; None where there is no network. Its hints
+      begin at the second step: the first is given to it.
+    - `labels`: what the nodes are called.
+    - `network`: the name of the weights, or of the processor.
+    - `attention` (step, i, j, k): how much node k counts for the edge from i to j, at every step that was kept.
+    - `notes`: sentences that the reader should know, such as how the numbers were scaled.
+    - `own` {input: values}: the inputs in the units of whoever asked, where these are not the network's.
+    """
+
+    truth: Batch
+    hints: Mapping[str, np.ndarray] | None = None
+    outputs: Mapping[str, np.ndarray] | None = None
+    labels: Sequence[str] = ()
+    network: str = ""
+    attention: np.ndarray | None = None
+    notes: Sequence[str] = field(default=())
+    own: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.truth.transformed or len(self.truth) != 1:
+            raise BatchError(f"expected a raw batch of one run, as narkit.run makes it, got {self.truth!r}")
+        if not self.labels:
+            object.__setattr__(self, "labels", default_labels(self.truth))
+        if len(self.labels) != self.truth.num_nodes:
+            raise BatchError(f"expected {self.truth.num_nodes} labels, one per node, got {len(self.labels)}")
+
+    @property
+    def entry(self) -> Algorithm:
+        return ALGORITHMS[self.truth.algorithm]
+
+    @property
+    def spec(self) -> Spec:
+        return self.entry.spec
+
+    @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        """The inputs as they are drawn: in the units of whoever asked."""
+        return {name: np.asarray(self.own.get(name, values[0])) for name, values in self.truth.inputs.items()}
+
+    def unit(self, hint: str) -> float:
+        """What a number of the network is worth in the units of whoever asked: sums of inputs scale with them."""
+        source = next((source for source, hints in SUMS.items() if hint in hints.get(self.entry.name, ())), None)
+        if source is None or source not in self.own:
+            return 1.0
+        inside, outside = self.truth.inputs[source][0], np.asarray(self.own[source])
+        counts = inside != 0
+        factors = outside[counts] / inside[counts]
+        return float(factors[0]) if len(factors) and np.allclose(factors, factors[0]) else 1.0
+
+    @property
+    def num_steps(self) -> int:
+        return int(self.truth.lengths[0])
+
+    def true_steps(self, name: str) -> np.ndarray:
+        """The true values of a hint (step, ...)."""
+        return self.truth.hints[name][: self.num_steps, 0]
+
+    def network_steps(self, name: str) -> np.ndarray | None:
+        """The network's values of a hint (step, ...), the first of which is the true one; None if it has none."""
+        if self.hints is None or name not in self.hints:
+            return None
+        true, predicted = self.true_steps(name), np.asarray(self.hints[name])
+        return np.concatenate([true[:1], predicted[: self.num_steps - 1].astype(true.dtype)])
+
+
+def default_labels(truth: Batch) -> tuple[str, ...]:
+    """Letters for strings, numbers for everything else."""
+    if "string" in truth.inputs:
+        return tuple(LETTERS[letter] for letter in truth.inputs["key"][0].argmax(-1))
+    return tuple(str(node) for node in range(truth.num_nodes))
+
+
+def run_of_answer(answer: Answer) -> Run:
+    """The run that an answer of `narkit.solve` comes from."""
+    from narkit.solve.viewer.attention import attention_over_time
+    from narkit.solve.viewer.own_values import own_values
+
+    return Run(
+        truth=answer.instance,
+        hints={name: np.asarray(values)[:, 0] for name, values in answer.predictions.hints.items()},
+        outputs={name: np.asarray(values)[0] for name, values in answer.predictions.outputs.items()},
+        labels=tuple(map(str, answer.labels)),
+        network=answer.weights_name,
+        attention=attention_over_time(answer.network, answer.instance, answer.predictions.hint_logits),
+        notes=(*answer.notes, *answer.warnings),
+        own=own_values(answer),
+    )
+
+
+def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> Run:
+    """The run of a network on one instance: `truth` is a raw batch of one."""
+    from narkit.inference import predict
+    from narkit.solve.viewer.attention import attention_over_time
+
+    predictions = predict(reasoner, truth)
+    hints = {name: np.asarray(values)[:, 0] for name, values in predictions.hints.items()}
+    outputs = {name: np.asarray(values)[0] for name, values in predictions.outputs.items()}
+    attention = attention_over_time(reasoner, truth, predictions.hint_logits)
+    return Run(truth, hints, outputs, labels, network or reasoner.processor_name, attention)
+
+
+def compact(probe: Probe, values: np.ndarray, num_leading: int) -> np.ndarray:
+    """Values with one number per element: the node of a one-hot mask, the class of a category, -1 where none counts.
+
+    `num_leading` axes, those of time, stay as they are; the elements of a node or an edge probe become one axis.
+    """
+    leading = values.shape[:num_leading]
+    match probe.kind:
+        case Kind.MASK_ONE:
+            return np.where((values == 1).any(-1), values.argmax(-1), -1).reshape(*leading, -1)
+        case Kind.CATEGORICAL:
+            return np.where((values == 1).any(-1), values.argmax(-1), -1).reshape(*leading, -1)
+        case (
+            Kind.SCALAR | Kind.MASK | Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER
+        ):  # one number per element already
+            return values.reshape(*leading, -1)
+        case _:
+            assert_never(probe.kind)
+
+
+def differences(probe: Probe, true: np.ndarray, network: np.ndarray) -> np.ndarray:
+    """Where compact values of the network differ from true ones; what does not count in the truth never does."""
+    if probe.kind is Kind.SCALAR:
+        return np.abs(true - network) > SCALAR_TOLERANCE
+    return (true != -1) & (true != network)
