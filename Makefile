@@ -2,13 +2,14 @@
 #   make demo    train TEAM on the CPU in about two minutes, score it, and draw its curves and its attention
 #   make test    the default test suite
 #   make lint    ruff, pyright, and which package may import which
+#   make docs    build the documentation site into site/; `make docs-serve` shows it
 #   make clean   remove what the targets made
 
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs docs-serve clean
 
 demo: $(STAMP)
 	$(VENV)/bin/narkit demo
@@ -22,6 +23,17 @@ lint: $(STAMP)
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
+# Nothing on the site comes from elsewhere; a broken link or a page that fails ends the build.
+docs: $(VENV)/.docs-installed
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/.docs-installed
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
+
+$(VENV)/.docs-installed: $(STAMP)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	@touch $@
+
 # The stamp is written last, so an interrupted installation starts again.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("narkit needs Python 3.11 or later, but $(PYTHON) is %d.%d; set PYTHON=..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -30,5 +42,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist demo
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist demo site
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

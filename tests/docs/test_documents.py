@@ -11,7 +11,8 @@ from typer.main import get_command
 from narkit.cli import app
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = [ROOT / name for name in ROOT_DOCUMENTS if (ROOT / name).exists()] + sorted((ROOT / "docs").rglob("*.md"))
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in DOCUMENTS}
 FOLDERS = ("src", "tests", "docs", "benchmarks")  # which source archives have, too
 FILES = [path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
