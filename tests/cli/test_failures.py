@@ -13,6 +13,7 @@ import narkit
 from narkit import files, resources
 from narkit.cli import listing, main
 from narkit.data import memory
+from narkit.data.execution import measured_lengths
 from narkit.errors import MemoryNeedError
 from narkit.spec import ALGORITHMS
 
@@ -112,8 +113,8 @@ def test_refused_before_anything_is_done(words: str, expected: str, capsys: pyte
 
 
 def test_memory_is_estimated_from_how_lengths_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory.typical_steps(ALGORITHMS["insertion_sort"], 1000) == pytest.approx(1000, rel=0.05)
-    assert memory.typical_steps(ALGORITHMS["bubble_sort"], 1000) == pytest.approx(500_000, rel=0.2)
+    assert memory.typical_steps(measured_lengths(ALGORITHMS["insertion_sort"]), 1000) == pytest.approx(1000, rel=0.05)
+    assert memory.typical_steps(measured_lengths(ALGORITHMS["bubble_sort"]), 1000) == pytest.approx(500_000, rel=0.2)
     batch = narkit.run("insertion_sort", A=list(range(40, 0, -1)))
     actual = sum(v.nbytes for part in (batch.inputs, batch.hints, batch.outputs) for v in part.values())
     assert memory.batch_bytes(ALGORITHMS["insertion_sort"], 40, 1, batch.num_steps) == pytest.approx(actual, rel=0.6)

@@ -13,7 +13,7 @@ from narkit.algorithms.compilation import permutations, run_loop, sample_loop
 from narkit.algorithms.instances import Distribution
 from narkit.data.batch import Arrays, Batch
 from narkit.data.blocks import zeros_in_one_block
-from narkit.data.memory import SMALL, batch_bytes, check_batch_memory, check_memory
+from narkit.data.memory import SIZES, SMALL, batch_bytes, check_batch_memory, check_memory
 from narkit.errors import InstanceError
 from narkit.resources import available_memory
 from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name, stage_of
@@ -116,7 +116,17 @@ def check_size(entry: Algorithm, size: int, num_samples: int) -> None:
         raise InstanceError(f"{entry.name}: expected a size of at least {entry.min_size}, got {size}")
     if num_samples < 1:
         raise InstanceError(f"{entry.name}: expected at least 1 sample in a batch, got {num_samples}")
-    check_batch_memory(entry, size, num_samples)
+    check_batch_memory(entry, size, num_samples, measured_lengths)
+
+
+@functools.cache
+def measured_lengths(entry: Algorithm) -> tuple[float, float]:
+    """The mean number of steps over a few runs at each of two small sizes, from which those at others are guessed."""
+    small, large = (
+        float(np.mean([random_run(entry.name, max(size, entry.min_size), seed, 0.5).lengths[0] for seed in range(3)]))
+        for size in SIZES
+    )
+    return small, large
 
 
 def _with_enough_room(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -37,11 +37,13 @@ def batch_bytes(entry: Algorithm, num_nodes: int, num_samples: int, num_steps: f
     return total * num_samples
 
 
-def check_batch_memory(entry: Algorithm, size: int, num_samples: int) -> None:
+def check_batch_memory(
+    entry: Algorithm, size: int, num_samples: int, lengths: Callable[[Algorithm], tuple[float, float]]
+) -> None:
     """Raises if a batch of this nominal size would not fit.
 
-    Lengths of runs are not known before they are run. They are measured on small instances and taken to grow as they
-    do there; the estimate is lowered a little, so that nothing that fits is refused for it.
+    Lengths of runs are not known before they are run. `lengths` gives those at the two `SIZES`, and they are taken to
+    grow as they do there; the estimate is lowered a little, so that nothing that fits is refused for it.
     """
     num_nodes = entry.nodes_of_size(size)
     if batch_bytes(entry, num_nodes, num_samples, float(num_nodes) ** 2) < SMALL:
@@ -49,23 +51,12 @@ def check_batch_memory(entry: Algorithm, size: int, num_samples: int) -> None:
     what = f"{entry.name}, {num_samples} sample{'s' if num_samples > 1 else ''} of size {size}"
     check_memory(what, batch_bytes(entry, num_nodes, num_samples, 1))
     if size > SIZES[-1]:
-        steps = typical_steps(entry, size)
+        steps = typical_steps(lengths(entry), size)
         check_memory(what, batch_bytes(entry, num_nodes, num_samples, steps) / SPREAD)
 
 
-def typical_steps(entry: Algorithm, size: int) -> float:
+def typical_steps(lengths: tuple[float, float], size: int) -> float:
     """How many steps a run at this size takes, roughly: as the lengths at two small sizes grow."""
-    small, large = _measured_lengths(entry)
+    small, large = lengths
     exponent = math.log(max(large / small, 1.0)) / math.log(SIZES[1] / SIZES[0])
     return large * (size / SIZES[1]) ** exponent
-
-
-@functools.cache
-def _measured_lengths(entry: Algorithm) -> tuple[float, float]:
-    from narkit.data.execution import random_run  # it checks by this module
-
-    small, large = (
-        float(np.mean([random_run(entry.name, max(size, entry.min_size), seed, 0.5).lengths[0] for seed in range(3)]))
-        for size in SIZES
-    )
-    return small, large
