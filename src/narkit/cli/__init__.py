@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from narkit import __version__
 from narkit.cli import bench, data, demo, evaluate, listing, records, report, solve, sweep, train, view, weights
 from narkit.cli.failures import DEBUG, ends_with, one_line
 from narkit.cli.help import examples, hide_types_of_flags
+from narkit.sweeps.user_code import import_modules
 
 hide_types_of_flags()
 app = typer.Typer(
@@ -50,7 +50,7 @@ def _import_modules(names: list[str] | None) -> list[str]:
             raise typer.BadParameter(f"expected the name of a module, such as my_algorithms, got {name!r}")
         sys.path.insert(0, os.getcwd())
         try:
-            importlib.import_module(name)
+            import_modules([name])
         except ModuleNotFoundError as error:
             raise typer.BadParameter(f"{error}; expected a module as in `import {name}`") from None
         except Exception as error:  # whatever somebody's own module does when it is imported
@@ -69,7 +69,12 @@ def _import_modules(names: list[str] | None) -> list[str]:
 def _options(
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", callback=_import_modules, help="Import your own algorithms first."),
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            callback=_import_modules,
+            help="Import your own algorithms, processors and systems first.",
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
