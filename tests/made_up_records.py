@@ -1,16 +1,20 @@
 """Records made up for tests: real classes, scores that are chosen."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from narkit.algorithms import ALGORITHMS
 from narkit.report import paper
-from narkit.training import selection
-from narkit.training.presets import SEEDS, preset
+from narkit.spec import Stage, stage_of
+from narkit.training.presets import number_of_seeds, preset
+from narkit.training.progress import Divergence, Point, Timings
 from narkit.training.record import Chosen, RunRecord
-from narkit.training.trainer import Divergence, Point, Timings
+from narkit.training.rules import RAW, Rule
+from narkit.training.rules import rules as rules_of
+from narkit.training.selection import Selection, Validated
 
 OFFSETS = {"id": 0.0, "ood": 1.0, "id_first": -4.0, "ood_first": -2.0, "last": -1.0}
 """What a rule adds to the score of a made-up run, in percent."""
@@ -30,23 +34,30 @@ def _make_record(
     algorithm: str, system: str = "team", score: float = 80.0, spread: float = 2.0, diverged: bool = False, **options
 ) -> RunRecord:
     """A record of the preset `paper`; under the rule `id` the seeds score `score` plus -2 to 2 times `spread`."""
-    given = {"algorithms": (algorithm,), "processor": system, "seeds": tuple(range(SEEDS))} | options
+    given = {"algorithms": (algorithm,), "processor": system, "seeds": tuple(range(number_of_seeds("paper")))} | options
     config = preset("paper", **given)
-    rules, count = selection.rules(config), len(config.seeds)
+    rules, count = rules_of(config), len(config.seeds)
     steps = list(range(config.validate_every, config.steps + 1, config.validate_every))
     deviations = spread * np.linspace(-2, 2, count)
+    outputs = stage_of(ALGORITHMS[algorithm].spec, Stage.OUTPUT)
+    hints = [name for name, probe in ALGORITHMS[algorithm].transformed_spec.items() if probe.stage is Stage.HINT]
+    curve = [_point(step, score, deviations, [v.name for v in config.validations]) for step in steps]
+    lost = [Divergence(config.seeds[-1], 4321, algorithm, 16)] if diverged else []
     test = {
-        rule: [{"pi": s, "score": s} for s in np.clip((score + OFFSETS[rule] + deviations) / 100, 0, 1).tolist()]
+        rule: [
+            {name: s for name in (*outputs, "score")}
+            for s in np.clip((score + OFFSETS[rule] + deviations) / 100, 0, 1).tolist()
+        ]
         for rule in rules
     }
     return RunRecord(
         config=config,
         rules=rules,
-        selected={rule: Chosen([steps[-1]] * count, [0.99] * count) for rule in rules},
+        selected=_selected(rules, curve, np.array([bool(lost) and seed == lost[0].seed for seed in config.seeds])),
         test={algorithm: test},
-        test_hints={algorithm: {rule: [{"pi_h": 0.9}] * count for rule in rules}},
-        curve=[_point(step, score, deviations, [v.name for v in config.validations]) for step in steps],
-        diverged=[Divergence(config.seeds[-1], 4321, algorithm, 16)] if diverged else [],
+        test_hints={algorithm: {rule: [{hints[0]: 0.9}] * count for rule in rules}},
+        curve=curve,
+        diverged=lost,
         steps=config.steps,
         parameters=600_000,
         timings=Timings(30.0, 4.0, 200.0, 20.0, 3.0, 7.0, 12),
@@ -60,6 +71,16 @@ def _make_record(
         finished_at="2025-01-02T03:04:05+00:00",
         preset="paper",
     )
+
+
+def _selected(rules: Mapping[str, Rule], curve: list[Point], lost: np.ndarray) -> dict[str, Chosen]:
+    """What the rules choose on a curve, where a seed that is lost is so from step 4321 on."""
+    nothing = np.zeros((len(lost), 1))
+    selection = Selection.start(rules, nothing)
+    for point in curve:
+        parts = [{name: np.array(row) for name, row in part.items()} for part in point.of(RAW)]
+        selection.update(point.step, {RAW: Validated(nothing, *parts)}, ~lost | (point.step <= 4321))
+    return {rule: Chosen(selection.steps[rule], selection.scores[rule]) for rule in rules}
 
 
 def _point(step: int, score: float, deviations: np.ndarray, names: list[str]) -> Point:

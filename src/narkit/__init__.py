@@ -24,11 +24,15 @@ _MODULES = {
     "Probe": "narkit.spec",
     "Processor": "narkit.models.processors",
     "Reasoner": "narkit.models.network",
+    "Rule": "narkit.training.rules",
     "RunRecord": "narkit.training.record",
+    "SYSTEMS": "narkit.sweeps.systems",
     "Stage": "narkit.spec",
+    "System": "narkit.sweeps.systems",
     "TrainConfig": "narkit.training.config",
     "TrainingStream": "narkit.data.stream",
     "TripletEdgeAttention": "narkit.models.triplet_edge_attention",
+    "Validation": "narkit.training.config",
     "algorithm": "narkit.spec",
     "constant": "narkit.spec",
     "edge": "narkit.spec",
@@ -100,6 +104,10 @@ if TYPE_CHECKING:
     from narkit.spec import edge as edge
     from narkit.spec import graph as graph
     from narkit.spec import node as node
+    from narkit.sweeps.systems import SYSTEMS as SYSTEMS
+    from narkit.sweeps.systems import System as System
     from narkit.training.config import TrainConfig as TrainConfig
+    from narkit.training.config import Validation as Validation
     from narkit.training.record import RunRecord as RunRecord
+    from narkit.training.rules import Rule as Rule
     from narkit.training.run import train as train

@@ -65,6 +65,6 @@ def tiny_sweep(
 
     folder = tmp_path_factory.mktemp("whole")
     options = SweepOptions(save_every=0.0, threads=1)
-    outcome = run_sweep(tiny_cells(), SweepDirectory(folder), preset="quick", options=options)
+    outcome = run_sweep(tiny_cells(), SweepDirectory(folder), options=options)
     assert [cell.name for cell in outcome.finished] == ["mpnn/minimum", "mpnn/bfs"]
     return folder

@@ -68,7 +68,6 @@ def play(
         tiny_cells(algorithms=tuple(scenario)),
         SweepDirectory(folder),
         2,
-        preset="quick",
         options=SweepOptions(**options),
         tell=told.append,
         command=command,
@@ -168,7 +167,7 @@ def test_a_sweep_that_has_lost_the_device_tries_no_other_cell(tiny_cells: TinyCe
             raise RuntimeError(LOST)
 
     options = SweepOptions(threads=1, compile_ahead=False)
-    outcome = run_sweep(tiny_cells(), SweepDirectory(tmp_path), preset="quick", options=options, observer=Lose())
+    outcome = run_sweep(tiny_cells(), SweepDirectory(tmp_path), options=options, observer=Lose())
     assert outcome.device_lost
     assert names(outcome.failed) == ["minimum"]
 

@@ -69,7 +69,7 @@ class FailAt(Log):
 
 def run(cells: list[Cell], folder: Path, observer: SweepObserver | None = None, **options) -> Outcome:
     given = SweepOptions(**{"save_every": 0.0, "threads": 1, **options})
-    return run_sweep(cells, SweepDirectory(folder), preset="quick", options=given, observer=observer)
+    return run_sweep(cells, SweepDirectory(folder), options=given, observer=observer)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def record(folder: Path, name: str) -> RunRecord:
 def test_cells_come_shortest_first() -> None:
     cells = make_cells("paper", ["team", "triplet_gmpnn"], sorted(narkit.ALGORITHMS), 5, {"steps": 7})
     assert len(cells) == 60
-    assert [cell.system for cell in cells] == ["team"] * 30 + ["triplet_gmpnn"] * 30
+    assert [cell.system.name for cell in cells] == ["team"] * 30 + ["triplet_gmpnn"] * 30
     assert cells[0].name == "team/binary_search"
     assert cells[29].name == "team/jarvis_march"
     assert {cell.config.steps for cell in cells} == {7}

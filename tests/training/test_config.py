@@ -8,6 +8,7 @@ import pytest
 import narkit
 from narkit.training.config import Validation
 from narkit.training.presets import PRESETS, preset
+from narkit.training.rules import Rule
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,12 @@ from narkit.training.presets import PRESETS, preset
         ({"seeds": (-1,)}, "seeds: expected whole numbers from 0"),
         ({"sizes": (1,)}, "bfs: expected a size of at least 2, got 1"),
         ({"learning_rate": 0.0}, "expected a positive learning rate"),
+        ({"average": 1.0}, "expected an average of at least 0 and below 1"),
+        ({"average": 0.9, "average_horizon": 0.0}, "a positive average_horizon"),
+        ({"skipped_steps": -1}, "skipped_steps: expected a whole number of at least 0, got -1"),
+        ({"rules": (Rule("mine", "odd"),)}, "did you mean 'ood'"),
+        ({"rules": (Rule("mine", "ood", "averaged"),)}, "rule mine: expected average > 0 with it"),
+        ({"rules": (Rule("mine", "ood"), Rule("mine", "id"))}, "rules: expected different names"),
         ({"random_positions": False}, "expected fixed_training_set=True with it"),
         ({"validations": (Validation("id", 16), Validation("id", 32))}, "validations: expected one or more different"),
     ],
@@ -40,7 +47,11 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
         (("last", 16), "names a selection rule"),
         (("id_first", 16), "names a selection rule"),
         (("id", 0), "at least 1, got 0"),
+        (("id_average", 16), "names a selection rule"),
         (("id", 16, 4, "trainin"), "did you mean 'training'"),
+        (("id", 16, 4, "benchmark", 3), "draws the official test split"),
+        (("id", 16, 4, "benchmark", -1), "expected a seed from 0"),
+        (("id", 16, 4, "benchmark", 5, "no"), "expected selects to be true or false"),
     ],
 )
 def test_mistakes_in_validations_are_named(values: tuple, message: str) -> None:

@@ -228,7 +228,7 @@ def killed_run(config: narkit.TrainConfig, folder: Path, cache: Path, times: int
 
 
 def test_killed_processes_resume(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
-    config = tiny(steps=40, validate_every=1)
+    config = tiny(steps=40, validate_every=1, average=0.999, skipped_steps=50)
     expected = narkit.train(config)
     killed_run(config, tmp_path, program_cache, times=2, seconds=1.0)
     assert_same(narkit.RunRecord.load(tmp_path), expected)

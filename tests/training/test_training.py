@@ -198,6 +198,8 @@ def test_fixed_training_set_is_the_official_one(tiny: Tiny) -> None:
 def test_validation_may_be_the_benchmarks() -> None:
     batch = validation_batch("bfs", Validation("id", 16, 32, BENCHMARK))
     assert np.array_equal(batch.inputs["A"], narkit.load_split("bfs", "val").inputs["A"])
+    other = validation_batch("bfs", Validation("large", 16, 32, BENCHMARK, seed=1000, selects=False))
+    assert np.array_equal(other.inputs["A"], benchmark_set("bfs", 16, 32, 1000).inputs["A"])
 
 
 def test_parts_have_samples_of_about_the_same_length() -> None:

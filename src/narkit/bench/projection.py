@@ -15,7 +15,7 @@ from narkit.bench.subjects import NarkitSubject
 from narkit.bench.train_record import NARKIT, Evaluation, Record
 from narkit.data.splits import load_split
 from narkit.training.evaluation import EvaluationSet, validation_batch
-from narkit.training.selection import rules
+from narkit.training.rules import rules
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
 
 STEPS = 10_000

@@ -1,4 +1,4 @@
-"""`narkit records check`: are the records of a folder complete, possible and consistent?"""
+"""`narkit records`: are the records of a folder complete, possible, consistent, and what was written?"""
 
 from __future__ import annotations
 
@@ -13,49 +13,160 @@ from narkit.cli.help import examples
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from narkit.sweeps.checks import Checked
+    from narkit.training.record import RunRecord
+
 app = typer.Typer(
     no_args_is_help=True,
     help="Look after the records of finished runs.",
-    epilog=examples("narkit records check results"),
+    epilog=examples("narkit records check results", "narkit records manifest results"),
 )
 
 
-@app.command("check", epilog=examples("narkit records check results", "narkit records check results/paper --dry-run"))
+@app.command(
+    "check",
+    epilog=examples(
+        "narkit records check results",
+        "narkit records check results/paper --set-aside",
+        "narkit records check results --rescore 3",
+    ),
+)
 def check_records(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Move nothing.")] = False,
+    count: Annotated[
+        int | None,
+        typer.Argument(metavar="[N]", min=1, help="With --rescore: of how many records, drawn at random; else of all."),
+    ] = None,
+    move: Annotated[
+        bool, typer.Option("--set-aside", help="Move damaged records and their weights into set_aside/ beside them.")
+    ] = False,
+    rescore: Annotated[
+        bool,
+        typer.Option("--rescore", help="Evaluate published weights again on the official test, within 0.5 points."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
 ) -> None:
-    """Check every record and its weights. A damaged one is named and moved into set_aside/ beside it."""
+    """Check every record, its digest and its weights, and name what is not good. Nothing is changed unless told so."""
+    from rich.console import Console
+
+    if dry_run:
+        typer.echo("--dry-run: nothing is moved any more unless --set-aside is given; leave it out", err=True)
+        if move:
+            raise typer.BadParameter("expected --set-aside or --dry-run, got both", param_hint="--set-aside")
+    if count is not None and not rescore:
+        raise typer.BadParameter(f"expected --rescore with it, got only {count}", param_hint="N")
+    with plain_errors("FOLDER"):
+        _check(Console(), folder, move=move, rescore=rescore, count=count)
+
+
+@app.command("manifest", epilog=examples("narkit records manifest results"))
+def write_manifest(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
+) -> None:
+    """Write FOLDER/manifest.json, the digests of records that are too old to carry their own, which it leaves alone."""
     from rich.console import Console
 
     with plain_errors("FOLDER"):
-        _check(Console(), folder, dry_run)
+        _write_manifest(Console(), folder)
 
 
-def _check(console: Console, folder: Path, dry_run: bool) -> None:
-    """Names every damaged record and sets it aside, and ends in exit code 1 if there was one."""
-    from narkit.sweeps.checks import check_file, record_files, set_aside
+def _check(
+    console: Console, folder: Path, *, move: bool = False, rescore: bool = False, count: int | None = None
+) -> None:
+    """Names every record that is not good, and ends in exit code 1 if there was one or none at all.
+
+    Nothing is changed, unless `move` says that damaged ones are to be set aside. `rescore` evaluates published weights
+    again, of at most `count` records.
+    """
+    from narkit.sweeps.checks import check_file, set_aside, unreadable_folders
+
+    files = _files(folder)
+    checked = [check_file(path) for path in files]
+    damaged = [found for found in checked if found.problems and not found.unreadable]
+    unreadable = [found for found in checked if found.unreadable]
+    for found in damaged:
+        where = f"set aside as {set_aside(found)}" if move else "damaged, left where it is"
+        _tell(console, found, where)
+    for found in unreadable:
+        _tell(console, found, "not checked")
+    not_entered = unreadable_folders(folder)
+    for line in not_entered:
+        _say(console, f"{line}: a folder that could not be looked into", "red")
+    missing = _missing(folder)
+    for path in missing:
+        _say(console, f"{path}: named in the manifest, but it is not there", "red")
+    _tell_lonely_weights(console, folder)
+    good = [(found.path, found.record) for found in checked if not found.problems and found.record is not None]
+    counts = f"{len(files)} records, {len(good)} good, {len(damaged)} damaged"
+    _say(console, f"{folder}: {counts}" + (f", {len(unreadable)} not checked" if unreadable else ""))
+    if not files:
+        _say(console, f"{folder}: expected records at any depth, as `narkit sweep` or `narkit train` write them", "red")
+    differing = _rescore(console, good, count) if rescore else 0
+    if damaged or unreadable or not_entered or missing or differing or not files:
+        raise typer.Exit(1)
+
+
+def _write_manifest(console: Console, folder: Path) -> None:
+    """Writes the digests of all records that do not carry their own."""
+    from narkit.sweeps.manifest import ManifestError, make_manifest
+
+    files = _files(folder)
+    try:
+        manifest = make_manifest(folder, files)
+    except ManifestError as error:
+        raise typer.BadParameter(str(error), param_hint="FOLDER") from None
+    if not manifest.digests:
+        _say(console, f"{folder}: no manifest is needed: of {len(files)} records each carries its own digest")
+        return
+    _say(console, f"{manifest.write()}: digests of {len(manifest.digests)} records")
+
+
+def _files(folder: Path) -> list[Path]:
+    from narkit.sweeps.checks import record_files
 
     if not folder.is_dir():
         raise typer.BadParameter(f"{folder}: expected a folder with records", param_hint="FOLDER")
-    files = record_files(folder)
-    damaged = 0
-    for path in files:
-        checked = check_file(path)
-        if not checked.problems:
-            continue
-        damaged += 1
-        where = "left where it is" if dry_run else f"set aside as {set_aside(checked)}"
-        _say(console, f"{path}: {where}", "red")
-        for problem in checked.problems:
-            _say(console, f"    {problem}")
+    return record_files(folder)
+
+
+def _tell(console: Console, checked: Checked, where: str) -> None:
+    _say(console, f"{checked.path}: {where}", "red")
+    for problem in checked.problems:
+        _say(console, f"    {problem}")
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Records below the folder that the manifest over it names and that are gone."""
+    from narkit.sweeps.manifest import ManifestError, manifest_over
+
+    try:
+        manifest = manifest_over(folder / "here")
+    except ManifestError as error:
+        raise typer.BadParameter(str(error), param_hint="FOLDER") from None
+    place = folder.resolve()
+    return [path for path in manifest.missing() if place in path.resolve().parents] if manifest else []
+
+
+def _tell_lonely_weights(console: Console, folder: Path) -> None:
     for path in sorted(folder.rglob("*.safetensors")):
         hidden = any(part.startswith(".") or part == "set_aside" for part in path.relative_to(folder).parts)
         if not hidden and not path.with_suffix(".json").exists():
             _say(console, f"{path}: weights without a record; a sweep that goes on writes both")
-    _say(console, f"{folder}: {len(files)} records, {len(files) - damaged} good, {damaged} damaged")
-    if damaged:
-        raise typer.Exit(1)
+
+
+def _rescore(console: Console, records: list[tuple[Path, RunRecord]], count: int | None) -> int:
+    """Scores weights again and says what was found; returns how many scores differ from the record's."""
+    from narkit.sweeps.rescoring import TOLERANCE, drawn, rescore
+
+    chosen, differing = drawn(records, count), 0
+    for path, record in chosen:
+        for found in rescore(path, record):
+            verdict = "agrees" if found.agrees else f"differs by more than {TOLERANCE} points"
+            differing += not found.agrees
+            line = f"{path}: {found.algorithm}: the record says {found.said:.2f} %, scored again {found.found:.2f} %"
+            _say(console, f"{line}: {verdict}", None if found.agrees else "red")
+    _say(console, f"{len(chosen)} of {len(records)} records scored again, {differing} scores differ")
+    return differing
 
 
 def _say(console: Console, text: str, style: str | None = None) -> None:

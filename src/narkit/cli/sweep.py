@@ -41,10 +41,17 @@ app = typer.Typer()
     ),
 )
 def sweep(
-    preset: Annotated[str, typer.Option(help="paper, quick or clrs2022.")] = "paper",
-    systems: Annotated[str, typer.Option(help="Processors, with commas between.")] = "team,triplet_gmpnn",
+    preset: Annotated[
+        str | None, typer.Option(help="paper, quick, clrs2022 or one of yours.", show_default="that of the systems")
+    ] = None,
+    systems: Annotated[
+        str, typer.Option(help="Registered systems or processors, with commas between.")
+    ] = "team,triplet_gmpnn",
     algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many, trained as one program.", show_default="5, with clrs2022 3"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of records and weights.", show_default="results/PRESET")
     ] = None,
@@ -96,7 +103,7 @@ def sweep(
     given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     cells = grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
     kept = chosen_weights(weights, no_weights, cells)
-    directory = checked_directory(out or Path("results") / preset, cells)
+    directory = checked_directory(out or _default_folder(cells), cells)
     console = Console()
     if status:
         print_status(console, directory, cells)
@@ -107,8 +114,8 @@ def sweep(
             seconds = max(0.0, seconds - (time.monotonic() - began))
         options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
         if processes > 1:
-            run_in_processes(console, directory, cells, processes, preset, options)
-        run(console, directory, cells, preset, options)
+            run_in_processes(console, directory, cells, processes, options)
+        run(console, directory, cells, options)
 
 
 def parse_budget(text: str | None) -> float | None:
@@ -124,7 +131,12 @@ def parse_budget(text: str | None) -> float | None:
 
 
 def grid(
-    preset: str, systems: str, algorithms: Sequence[str], seeds: int, options: dict, settings: list[str]
+    preset: str | None,
+    systems: str,
+    algorithms: Sequence[str],
+    seeds: int | None,
+    options: dict,
+    settings: list[str],
 ) -> list[Cell]:
     """The cells that were asked for."""
     from narkit.sweeps.cells import make_cells
@@ -144,11 +156,23 @@ def chosen_weights(weights: str | None, no_weights: bool, cells: Sequence[Cell])
     if weights is None:
         return None
     names = [name.strip() for name in weights.split(",")]
-    known = {cell.system for cell in cells}
+    known = {cell.system.name for cell in cells}
     for name in names:
         if name not in known:
             raise typer.BadParameter(str(UnknownNameError("system of this sweep", name, known)), param_hint="--weights")
     return frozenset(names)
+
+
+def _default_folder(cells: Sequence[Cell]) -> Path:
+    """`results/PRESET`."""
+    presets = list(dict.fromkeys(cell.system.preset for cell in cells))
+    if len(presets) > 1:
+        raise typer.BadParameter(
+            f"expected systems of one preset, got those of {' and '.join(presets)}, whose records lie in different "
+            "folders; sweep them one after the other, or by one preset with --preset",
+            param_hint="--systems",
+        )
+    return Path("results") / presets[0]
 
 
 def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
@@ -161,9 +185,7 @@ def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
     return directory
 
 
-def run(
-    console: Console, directory: SweepDirectory, cells: Sequence[Cell], preset: str, options: SweepOptions
-) -> NoReturn:
+def run(console: Console, directory: SweepDirectory, cells: Sequence[Cell], options: SweepOptions) -> NoReturn:
     """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
     from narkit.cli.sweep_display import SweepDisplay
     from narkit.sweeps.cells import SweepError
@@ -174,7 +196,7 @@ def run(
     display = SweepDisplay(console, cells, directory)
     try:
         with display:
-            outcome = run_sweep(cells, directory, preset=preset, options=options, observer=display)
+            outcome = run_sweep(cells, directory, options=options, observer=display)
     except SweepError as error:
         raise typer.BadParameter(str(error)) from None
     except (CheckpointError, RunDirectoryError, OSError) as error:
@@ -188,7 +210,6 @@ def run_in_processes(
     directory: SweepDirectory,
     cells: Sequence[Cell],
     processes: int,
-    preset: str,
     options: SweepOptions,
 ) -> NoReturn:
     """As `run`, with so many cells at a time, each in a process of its own."""
@@ -196,7 +217,7 @@ def run_in_processes(
     from narkit.sweeps.side_by_side import SideBySide
 
     say = functools.partial(print_line, console)
-    outcome = SideBySide(cells, directory, processes, preset=preset, options=options, tell=say).run()
+    outcome = SideBySide(cells, directory, processes, options=options, tell=say).run()
     raise typer.Exit(_summary(say, directory, cells, outcome))
 
 

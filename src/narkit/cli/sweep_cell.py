@@ -24,7 +24,7 @@ def main() -> int:
     options = replace(order.options, budget=budget)
     try:
         with display:
-            run_sweep([order.cell], order.directory, preset=order.preset, options=options, observer=display)
+            run_sweep([order.cell], order.directory, options=options, observer=display)
     except (CheckpointWriteError, OSError) as error:
         display.say(f"Error: {error}", "red")
         return CANNOT_GO_ON

@@ -20,7 +20,7 @@ from narkit.sweeps.cells import Cell, State, SweepDirectory
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.sweep import SweepObserver
-from narkit.sweeps.systems import COLUMNS, main_rule
+from narkit.sweeps.systems import main_rule, sharing
 from narkit.training.record import RunRecord
 from narkit.training.trainer import Trainer
 
@@ -135,7 +135,7 @@ class SweepDisplay(SweepObserver):
     def _count(self) -> None:
         self._counts = {}
         for cell in self.cells:
-            counts = self._counts.setdefault(cell.system, dict.fromkeys(State, 0))
+            counts = self._counts.setdefault(cell.system.name, dict.fromkeys(State, 0))
             counts[self.directory.state(cell)] += 1
         self._left = sum(
             self._predictor.predict(cell, self.directory.step(cell)).seconds
@@ -176,10 +176,11 @@ def result(record: RunRecord) -> str:
     if not record.test:
         return f"{record.steps} steps, not tested"
     name = config.algorithms[0]
-    rules = [column.rule for column in COLUMNS if column.system == config.processor and column.rule in record.rules]
+    system = record.system or config.processor
+    rules = [column.rule for column in sharing(system) if column.rule in record.rules]
     parts = []
     for rule in rules or [main_rule(config)]:
-        paper = published(config.processor, rule, name)
+        paper = published(system, rule, name)
         beside = "" if paper is None else f", paper {paper.mean:.2f}"
         parts.append(f"{rule} {text(measured(record.test_scores(name, rule)))}{beside}")
     if record.diverged:
@@ -192,7 +193,7 @@ def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Ce
     counts: dict[str, dict[State, int]] = {}
     for cell in cells:
         state = directory.state(cell)
-        counts.setdefault(cell.system, dict.fromkeys(State, 0))[state] += 1
+        counts.setdefault(cell.system.name, dict.fromkeys(State, 0))[state] += 1
         text = {
             State.FINISHED: lambda cell=cell: result(RunRecord.load(directory.record(cell))),
             State.RUNNING: lambda cell=cell: f"saved up to step {directory.step(cell)} of {cell.config.steps}",
@@ -222,7 +223,8 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
         predictions.append(needed)
     total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
     largest = max((needed.memory for needed in predictions), default=0)
-    costs = "; ".join(f"{system}: {predictor.source(system)}" for system in dict.fromkeys(c.system for c in left))
+    processors = dict.fromkeys(cell.config.processor for cell in left)
+    costs = "; ".join(f"{processor}: {predictor.source(processor)}" for processor in processors)
     corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
     guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
     say(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 
 from narkit.data.splits import SPLITS, benchmark_set
 from narkit.errors import UnknownNameError
@@ -16,10 +15,9 @@ from narkit.files import write_whole
 from narkit.models.serialization import load
 from narkit.spec import ALGORITHMS
 from narkit.sweeps.systems import main_rule
-from narkit.training import selection
 from narkit.training.config import TrainConfig
-from narkit.training.evaluation import EvaluationSet, Scores
-from narkit.training.programs import Parameters, Programs
+from narkit.training.evaluation import EvaluationSet, Scores, as_run
+from narkit.training.programs import Programs
 from narkit.training.record import selected_parameters
 from narkit.training.run_directory import RunDirectory, RunDirectoryError, plain_numbers
 
@@ -58,14 +56,15 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
     if path.is_file():
         if rule is not None:
             raise RunDirectoryError(f"expected no --rule with {path}: it holds one network; rules choose among a run's")
-        config, parameters = _of_file(path)
+        config, parameters = as_run(load(path))
     else:
         directory = RunDirectory(path)
         config = directory.config()
         rule = rule or main_rule(config)
-        if rule not in selection.rules(config):
-            raise UnknownNameError("selection rule", rule, selection.rules(config))
-        parameters = jnp.asarray(selected_parameters(directory)[rule])
+        chosen = selected_parameters(directory)
+        if rule not in chosen:
+            raise UnknownNameError("selection rule", rule, chosen)
+        parameters = jnp.asarray(chosen[rule])
     programs = Programs(config)
     size = size or TEST.size
     results = []
@@ -75,20 +74,6 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
         evaluation = EvaluationSet.of(batch, part_size(batch.num_nodes), with_hints=hints)
         results.append(Evaluation(config, name, size, count, rule, evaluation.scores(programs, parameters)))
     return results
-
-
-def _of_file(path: Path) -> tuple[TrainConfig, Parameters]:
-    """The network that `narkit.save` or a sweep has written, as a run of one seed."""
-    reasoner = load(path)
-    config = TrainConfig(
-        reasoner.algorithms,
-        reasoner.processor_name,
-        processor_options=json.loads(reasoner.processor_options),
-        hidden_size=reasoner.hidden_size,
-        hints=reasoner.hints.value,
-        seeds=(0,),
-    )
-    return config, ravel_pytree(reasoner)[0][None]
 
 
 def part_size(num_nodes: int) -> int:

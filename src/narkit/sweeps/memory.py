@@ -6,8 +6,8 @@ from narkit.algorithms import ALGORITHMS
 from narkit.data.splits import SPLITS
 from narkit.spec import Kind, Location, Stage
 from narkit.sweeps.lengths import processor_steps, training_sizes
-from narkit.training import selection
 from narkit.training.config import TrainConfig
+from narkit.training.rules import rules
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
 
 ROWS_FOR_THE_LONGEST = 1.25  # rows of hints that a run has room for, in those of an average batch: 1.0 to 1.6
@@ -25,7 +25,7 @@ def predicted_memory(config: TrainConfig, backend: str) -> int:
     for size, samples in evaluated:
         largest = max(largest, samples * 16 * ALGORITHMS[name].nodes_of_size(size) ** 2 * hidden)
     parameters = 23 * hidden**2 + 40 * hidden
-    return round(seeds * largest + 4 * seeds * parameters * (4 + len(selection.rules(config))))
+    return round(seeds * largest + 4 * seeds * parameters * (4 + len(rules(config))))
 
 
 def _by_arrays(config: TrainConfig, size: int) -> float:

@@ -16,9 +16,9 @@ from narkit.sweeps.cells import Cell, SweepDirectory
 from narkit.sweeps.costs import BENCHMARK_FILE, Cost, Measured, measured_costs
 from narkit.sweeps.lengths import processor_steps, training_sizes
 from narkit.sweeps.memory import predicted_memory
-from narkit.training import selection
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
 from narkit.training.record import RunRecord
+from narkit.training.rules import rules
 from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
 
@@ -113,7 +113,7 @@ class Predictor:
         plain = self._plain(cell.config)
         share = 1 - step / cell.config.steps
         factor = {
-            phase: 1.0 if phase in plain.measured else self._factor(cell.system, phase)
+            phase: 1.0 if phase in plain.measured else self._factor(cell.config.processor, phase)
             for phase in (*PHASES, "compiling", "memory")
         }
         return Prediction(
@@ -146,7 +146,7 @@ class Predictor:
             compiling=programs * self.seconds_per_program,
             training=config.steps * step,
             validating=-(-config.steps // config.validate_every) * validation,
-            testing=config.test * len(selection.rules(config)) * test,  # rules that agree are scored once
+            testing=config.test * len(rules(config)) * test,  # rules that agree are scored once
             programs=programs,
             memory=round(known.get("memory") or predicted_memory(config, self.backend)),
             measured=frozenset(known),

@@ -42,7 +42,6 @@ class Order:
     cell: Cell
     cells: list[Cell]  # of the whole sweep, for the display
     directory: SweepDirectory
-    preset: str
     options: SweepOptions  # without a budget
     ends_at: float | None  # the budget's end, as `time.time` has it: what loading JAX takes counts
 
@@ -68,14 +67,13 @@ class SideBySide:
         directory: SweepDirectory,
         processes: int,
         *,
-        preset: str,
         options: SweepOptions,
         tell: Callable[[str], None],
         command: Sequence[str] = COMMAND,
     ):
         directory.check(cells)
         self.cells, self.directory, self.processes = list(cells), directory, processes
-        self.preset, self.tell, self.command, self.budget = preset, tell, command, options.budget
+        self.tell, self.command, self.budget = tell, command, options.budget
         threads = options.threads or max(1, min(default_threads(), (os.cpu_count() or 1) // processes))
         # Which failed cells are run again is decided here.
         self.options = replace(options, budget=None, retry_failed=True, compile_ahead=False, threads=threads)
@@ -126,7 +124,7 @@ class SideBySide:
             environment[MEMORY_VARIABLES[0]] = f"{SHARED_MEMORY / self.processes:.3f}"
         # A session of its own: Ctrl-C in a terminal goes to all processes there, and a second signal ends at once.
         process = subprocess.Popen(self.command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
-        order = Order(cell, self.cells, self.directory, self.preset, self.options, self.ends_at)
+        order = Order(cell, self.cells, self.directory, self.options, self.ends_at)
         assert process.stdin is not None
         try:
             with process.stdin as pipe:

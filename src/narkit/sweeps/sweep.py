@@ -80,7 +80,6 @@ def run_sweep(
     cells: Sequence[Cell],
     directory: SweepDirectory,
     *,
-    preset: str,
     options: SweepOptions | None = None,
     observer: SweepObserver | None = None,
 ) -> Outcome:
@@ -93,7 +92,7 @@ def run_sweep(
     directory.check(cells)
     keep_compiled_programs()
     with budgeted(options.budget) as asked:
-        return _Sweep(list(cells), directory, preset, options, observer or SweepObserver(), asked).complete()
+        return _Sweep(list(cells), directory, options, observer or SweepObserver(), asked).complete()
 
 
 def budgeted(budget: float | None) -> AbstractContextManager[Interruption]:
@@ -174,12 +173,11 @@ class _Sweep:
         self,
         cells: list[Cell],
         directory: SweepDirectory,
-        preset: str,
         options: SweepOptions,
         observer: SweepObserver,
         asked: Interruption,
     ):
-        self.cells, self.directory, self.preset = cells, directory, preset
+        self.cells, self.directory = cells, directory
         self.options, self.observer, self.asked = options, observer, asked
         self.threads = options.threads or default_threads()
         self.compile_ahead = jax.default_backend() != "cpu" if options.compile_ahead is None else options.compile_ahead
@@ -263,7 +261,7 @@ class _Sweep:
         try:
             self.directory.forget_failure(cell)
             record = self._train(cell, ahead)
-            record = finish_cell(self.directory, cell, record, self.preset, self._keeps_weights(cell))
+            record = finish_cell(self.directory, cell, record, self._keeps_weights(cell))
         except (Interrupted, OutOfTime) as stop:
             claim.release()
             self.observer.cell_stopped(cell, str(stop))
@@ -297,7 +295,7 @@ class _Sweep:
         )
 
     def _keeps_weights(self, cell: Cell) -> bool:
-        return self.options.weights is None or cell.system in self.options.weights
+        return self.options.weights is None or cell.system.name in self.options.weights
 
     def _let_go(self) -> None:
         """Frees the programs of a cell; on the CPU a process that keeps hundreds runs out of memory mappings."""
@@ -306,19 +304,20 @@ class _Sweep:
         gc.collect()
 
 
-def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, preset: str, keep_weights: bool) -> RunRecord:
+def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, keep_weights: bool) -> RunRecord:
     """Writes the weights and then the record, each whole or not at all: where there is a record, all is there."""
     path = directory.record(cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = None
     if keep_weights:
-        rule = main_rule(cell.config)
+        rule = main_rule(cell.config, cell.system)
         seed = best_seed(record, rule)
         file = directory.weights(cell)
         save(record.reasoner(rule, seed), file, dtype=WEIGHTS_DTYPE)
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         weights = Weights(file.name, rule, seed, WEIGHTS_DTYPE, digest)
-    complete = dataclasses.replace(record, preset=preset, weights=weights)
+    system = cell.system.training if cell.system.training != cell.config.processor else None
+    complete = dataclasses.replace(record, preset=cell.system.preset, system=system, weights=weights)
     complete.save(path)
     return complete
 
@@ -330,7 +329,11 @@ def best_seed(record: RunRecord, rule: str) -> int:
     """
     chosen = record.selected[rule]
     points = {point.step: point for point in record.curve}
-    losses = [points[step].losses[rule][row] if step in points else None for row, step in enumerate(chosen.steps)]
+    weights, validation = record.rules[rule].weights, record.rules[rule].validation or record.config.validations[0].name
+    losses = [
+        points[step].of(weights)[1][validation][row] if step in points else None
+        for row, step in enumerate(chosen.steps)
+    ]
     keys = [
         (-score, np.inf if loss is None or not np.isfinite(loss) else loss, row)
         for row, (score, loss) in enumerate(zip(chosen.scores, losses, strict=True))

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from narkit.training.trainer import Snapshot
+from narkit.training.progress import Snapshot
 
 FORMAT = 1
 KEPT = 2
 STEP_DIGITS = 8
 REMOVED, DAMAGED = ".removed", ".damaged"
+
+Expected = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 class CheckpointError(RuntimeError):
@@ -94,15 +96,15 @@ class Checkpoints:
             removed = self._path(step).rename(self.folder / f"{step}{REMOVED}")  # nothing in part bears a step's name
             shutil.rmtree(removed, ignore_errors=True)
 
-    def load(self, like: Snapshot) -> Snapshot | None:
+    def load(self, expected: Expected) -> Snapshot | None:
         """The latest checkpoint that can be read; none if none was written. Damaged ones are named in a warning.
 
-        `like` says which arrays are expected.
+        `expected` says which arrays belong to the progress that a checkpoint tells.
         """
         failures: list[str] = []
         for step in reversed(self.steps()):
             try:
-                snapshot = self._read(step, like)
+                snapshot = self._read(step, expected)
             except CheckpointError as error:
                 failures.append(str(error))
                 self._damaged.add(step)
@@ -117,7 +119,7 @@ class Checkpoints:
             )
         return None
 
-    def _read(self, step: int, like: Snapshot) -> Snapshot:
+    def _read(self, step: int, expected: Expected) -> Snapshot:
         where = f"the checkpoint of step {step} in {self.folder}"
         path = self._path(step)
         try:
@@ -128,7 +130,8 @@ class Checkpoints:
             found = about.get("format") if isinstance(about, dict) else about
             raise CheckpointError(f"{where}: expected narkit's format {FORMAT}, got {found!r}")
         try:
-            target = ocp.args.Composite(arrays=ocp.args.StandardRestore(like.arrays))  # type: ignore[call-arg]
+            like = expected(about["progress"])
+            target = ocp.args.Composite(arrays=ocp.args.StandardRestore(like))  # type: ignore[call-arg]
             arrays = self._orbax.restore(path, args=target).arrays
         except Exception as error:  # see `save`
             raise CheckpointError(f"{where} is damaged, or of another run: {_brief(error)}") from error

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from narkit.algorithms import ALGORITHMS
 from narkit.data.execution import check_size
+from narkit.data.splits import SPLITS
 from narkit.errors import UnknownNameError
 from narkit.models.network import Hints
 from narkit.models.processors import PROCESSORS
 from narkit.models.unrolling import Reprediction, Unrolling
+from narkit.training.rules import AVERAGE_SUFFIX, FIRST_SUFFIX, LAST, Rule, check_rules
 
 TRAINING, BENCHMARK = "training", "benchmark"
 DISTRIBUTIONS = (TRAINING, BENCHMARK)
@@ -21,25 +24,37 @@ DISTRIBUTIONS = (TRAINING, BENCHMARK)
 
 @dataclass(frozen=True)
 class Validation:
-    """A fixed set of instances that checkpoints are selected by.
+    """A fixed set of instances that every checkpoint is scored on, and that checkpoints are selected by.
 
     From the training distribution, with random positions and random densities; or from the benchmark's, as its own
-    validation split is drawn, `num_samples` times the algorithm's multiplier of them.
+    validation split is drawn, `num_samples` times the algorithm's multiplier of them. A set that does not select is
+    scored, and no rule looks at it.
     """
 
-    name: str  # the selection rule that it gives its name to
+    name: str  # rules that look at it bear its name
     size: int
     num_samples: int = 128
     distribution: str = TRAINING
+    seed: int | None = None  # by default 0, or that of the benchmark's validation split
+    selects: bool = True
 
     def __post_init__(self) -> None:
         if self.distribution not in DISTRIBUTIONS:
             raise UnknownNameError("distribution", self.distribution, DISTRIBUTIONS)
-        if not self.name.isidentifier() or self.name == "last" or self.name.endswith("_first"):
+        if not self.name.isidentifier() or self.name == LAST or self.name.endswith((FIRST_SUFFIX, AVERAGE_SUFFIX)):
             raise ValueError(
-                f"validation {self.name!r}: expected a plain word that is not 'last' and does not end in '_first', "
-                "since it names a selection rule"
+                f"validation {self.name!r}: expected a plain word that is not {LAST!r} and ends neither in "
+                f"{FIRST_SUFFIX!r} nor in {AVERAGE_SUFFIX!r}, since it names a selection rule"
             )
+        if self.seed is not None and (type(self.seed) is not int or not 0 <= self.seed < 2**32):
+            raise ValueError(f"validation {self.name!r}: expected a seed from 0 to 2^32 - 1, got {self.seed!r}")
+        if self.distribution == BENCHMARK and self.seed == SPLITS["test"].seed:
+            raise ValueError(
+                f"validation {self.name!r}: expected another seed than {self.seed}, which draws the official test "
+                "split; nothing is chosen by that"
+            )
+        if not isinstance(self.selects, bool):
+            raise ValueError(f"validation {self.name!r}: expected selects to be true or false, got {self.selects!r}")
         if self.size < 1 or self.num_samples < 1:
             raise ValueError(
                 f"validation {self.name!r}: expected a size and a number of samples of at least 1, got {self.size} and "
@@ -73,6 +88,12 @@ class TrainConfig:
     validate_every: int = 200
     validations: tuple[Validation, ...] = (Validation("id", 16), Validation("ood", 32))
     test: bool = True  # score the selected checkpoints on the official test split at the end
+    rules: tuple[Rule, ...] = ()  # that choose checkpoints; without any those of `rules.default_rules`
+    average: float = 0.0  # the largest decay of a moving average of the weights; 0 keeps none
+    average_horizon: float = 9.0  # after t steps the average reaches back over about the last t / 9, as long as the
+    # decay is below its largest: it is min(average, (1 + t) / (1 + average_horizon + t))
+    skipped_steps: int = 0  # so many steps in a row with a gradient that is not finite end a seed, fewer are skipped
+    # and change nothing; with 0 the first one ends it
 
     def __post_init__(self) -> None:
         names = (self.algorithms,) if isinstance(self.algorithms, str) else tuple(self.algorithms)
@@ -80,6 +101,7 @@ class TrainConfig:
         object.__setattr__(self, "seeds", tuple(self.seeds))
         object.__setattr__(self, "sizes", tuple(self.sizes))
         object.__setattr__(self, "validations", tuple(self.validations))
+        object.__setattr__(self, "rules", tuple(self.rules))
         known = set(inspect.signature(PROCESSORS[self.processor]).parameters) - {"hidden_size", "key"}
         for name in self.processor_options:
             if name not in known:
@@ -89,6 +111,7 @@ class TrainConfig:
         Unrolling(self.teacher_forcing, self.reprediction)  # type: ignore[arg-type]
         self._check_numbers()
         self._check_sizes()
+        check_rules(self)
 
     def _check_numbers(self) -> None:
         at_least_one = {"steps": self.steps, "batch_size": self.batch_size, "hidden_size": self.hidden_size}
@@ -105,6 +128,13 @@ class TrainConfig:
                 f"expected a positive learning rate and a gradient clip of at least 0, got {self.learning_rate} and "
                 f"{self.gradient_clip}"
             )
+        if not 0 <= self.average < 1 or not 0 < self.average_horizon < math.inf:
+            raise ValueError(
+                "expected an average of at least 0 and below 1 and a positive average_horizon, got "
+                f"{self.average} and {self.average_horizon}"
+            )
+        if type(self.skipped_steps) is not int or self.skipped_steps < 0:
+            raise ValueError(f"skipped_steps: expected a whole number of at least 0, got {self.skipped_steps!r}")
         if not all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in self.seeds):
             raise ValueError(f"seeds: expected whole numbers from 0 to 2^32 - 1, got {self.seeds}")
 
@@ -124,6 +154,11 @@ class TrainConfig:
     def unrolling(self) -> Unrolling:
         return Unrolling(self.teacher_forcing, Reprediction(self.reprediction))
 
+    @property
+    def averages(self) -> bool:
+        """Whether a moving average of the weights is kept."""
+        return self.average > 0
+
     def differences(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
         """The options in which another configuration differs: what each is here and there, as JSON has them."""
         here, there = self.to_json(), other.to_json()
@@ -138,10 +173,13 @@ class TrainConfig:
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
         """A configuration from a mapping of options; one that does not exist raises and names the nearest."""
         check_options(values)
-        validations = tuple(
-            value if isinstance(value, Validation) else Validation(**value) for value in values.get("validations", ())
-        )
-        return cls(**{**values, **({"validations": validations} if validations else {})})  # type: ignore[arg-type]
+        typed = {"validations": Validation, "rules": Rule}
+        made = {
+            name: tuple(value if isinstance(value, kind) else kind(**value) for value in values[name])
+            for name, kind in typed.items()
+            if values.get(name)
+        }
+        return cls(**{**values, **made})  # type: ignore[arg-type]
 
     def replace(self, **options: Any) -> TrainConfig:
         """The same with other options."""

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from narkit.data.batch import Batch
-from narkit.data.splits import benchmark_set, validation_set
+from narkit.data.splits import SPLITS, benchmark_set, validation_set
 from narkit.data.transforms import transform
-from narkit.models.network import DeviceBatch
+from narkit.models.network import DeviceBatch, Reasoner
 from narkit.models.scoring import evaluate
 from narkit.spec import ALGORITHMS
 from narkit.training import hint_scores
-from narkit.training.config import BENCHMARK, Validation
+from narkit.training.config import BENCHMARK, TrainConfig, Validation
 from narkit.training.programs import Programs
-
-BENCHMARK_SEED = 2  # that of the benchmark's own validation split
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,24 @@ class EvaluationSet:
         ]
 
 
+def as_run(reasoner: Reasoner) -> tuple[TrainConfig, Float[Array, "seed parameter"]]:
+    """A network as a run of one seed, whose programs predict what it predicts, and its parameters."""
+    config = TrainConfig(
+        reasoner.algorithms,
+        reasoner.processor_name,
+        processor_options=json.loads(reasoner.processor_options),
+        hidden_size=reasoner.hidden_size,
+        hints=reasoner.hints.value,
+        seeds=(0,),
+    )
+    return config, ravel_pytree(reasoner)[0][None]
+
+
 def validation_batch(algorithm: str, validation: Validation) -> Batch:
     """The instances of a validation set, as networks read them."""
+    size, seed = validation.size, validation.seed
     if validation.distribution == BENCHMARK:
         num_samples = validation.num_samples * ALGORITHMS[algorithm].multiplier
-        return transform(benchmark_set(algorithm, validation.size, num_samples, BENCHMARK_SEED), random_positions=False)
-    return validation_set(algorithm, validation.size, validation.num_samples)
+        drawn = benchmark_set(algorithm, size, num_samples, SPLITS["val"].seed if seed is None else seed)
+        return transform(drawn, random_positions=False)
+    return validation_set(algorithm, size, validation.num_samples, seed or 0)

@@ -38,11 +38,13 @@ _TRACING = threading.Lock()
 
 
 class TrainState(eqx.Module):
-    """What a step of training changes."""
+    """What a step of training changes. What an option leaves out is None, and no program has it."""
 
     parameters: Parameters
     optimizer: optax.OptState
     diverged_at: Int[Array, " seed"]  # the step at which a seed's loss was no longer finite, -1 while it is
+    average: Parameters | None = None  # of the parameters over time
+    skipped_in_a_row: Int[Array, " seed"] | None = None  # steps up to now whose gradient was not finite
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,14 @@ class Programs:
     def initial_state(self) -> TrainState:
         parameters = jnp.stack([ravel_pytree(self._reasoner_of_seed(seed))[0] for seed in self.config.seeds])
         optimizer = jax.vmap(self._optimizer.init)(parameters)
-        return TrainState(parameters, optimizer, jnp.full(len(parameters), -1, jnp.int32))
+        num_seeds = len(parameters)
+        return TrainState(
+            parameters,
+            optimizer,
+            jnp.full(num_seeds, -1, jnp.int32),
+            jnp.array(parameters) if self.config.averages else None,  # a copy: a step uses up both
+            jnp.zeros(num_seeds, jnp.int32) if self.config.skipped_steps else None,
+        )
 
     def compile_step(self, state: TrainState, batch: PackedBatch) -> jax.stages.Compiled:
         """Compiles the training step for batches of this layout; later calls find it."""
@@ -108,7 +117,11 @@ class Programs:
     def _train_step(
         self, state: TrainState, batch: PackedBatch, seeds: Int[Array, " seed"]
     ) -> tuple[TrainState, Float[Array, " seed"]]:
-        """One update of every seed on its own batch. A seed whose loss is not finite stays as it was, for good."""
+        """One update of every seed on its own batch.
+
+        A seed whose loss or gradient is not finite stays as it was, average and optimiser with it: for good, or where
+        steps may be skipped, until too many come in a row. The loss of a skipped step is returned as NaN.
+        """
         step, num_steps = batch.step, batch.num_steps
 
         def loss(reasoner, batch, seed):
@@ -128,11 +141,27 @@ class Programs:
         )
         alive = finite & (state.diverged_at < 0)
         keep = functools.partial(_where_seed, alive)
+        parameters = jax.tree.map(keep, parameters, state.parameters)
+        ends, in_a_row = ~finite, state.skipped_in_a_row
+        if in_a_row is not None:
+            in_a_row = jnp.where(finite, 0, in_a_row + 1)
+            ends = in_a_row >= self.config.skipped_steps
+            losses = jnp.where(finite, losses, jnp.nan)
+        average = state.average
+        if average is not None:
+            average = keep(average + self._new_share(step) * (parameters - average), average)
         return TrainState(
-            jax.tree.map(keep, parameters, state.parameters),
+            parameters,
             jax.tree.map(keep, optimizer, state.optimizer),
-            jnp.where((state.diverged_at < 0) & ~finite, step, state.diverged_at),
+            jnp.where((state.diverged_at < 0) & ends, step, state.diverged_at),
+            average,
+            in_a_row,
         ), losses
+
+    def _new_share(self, step: Int[Array, ""]) -> Float[Array, ""]:
+        """How much of the average the parameters after a step become: one minus the decay, see `TrainConfig`."""
+        horizon = self.config.average_horizon
+        return jnp.maximum(1 - self.config.average, horizon / (1 + horizon + step.astype(jnp.float32)))
 
     def predict(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Predicted:
         """What every seed predicts for one batch. Without hints, the batch needs only their first row."""

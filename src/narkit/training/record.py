@@ -1,8 +1,14 @@
-"""The record of a run: everything that a table needs, and all that says how it came about."""
+"""The record of a run: everything that a table needs, and all that says how it came about.
+
+Records are written in format 3, which carries the rules that the run was made with and a digest over its own content.
+A field that a record lacks is off or empty, so that fields can be added without a new format. Records of format 2,
+which name their rules only and have no digest, are read as they are; nothing rewrites them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import re
@@ -16,20 +22,25 @@ import numpy as np
 from narkit.errors import UnknownNameError
 from narkit.files import write_whole
 from narkit.training.config import TrainConfig
-from narkit.training.presets import SEEDS, preset
+from narkit.training.presets import number_of_seeds, preset
+from narkit.training.progress import Divergence, Point, SkippedSteps, Timings
+from narkit.training.rules import Rule, rules_from_json, rules_of_format_2
 from narkit.training.run_directory import RECORD, RunDirectory, RunDirectoryError, plain_numbers
-from narkit.training.trainer import Divergence, Point, Timings
 
 if TYPE_CHECKING:
     from narkit.models.network import Reasoner
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, 3)
+DIGEST = "digest"
 
 SeedScores = dict[str, float]
 """Scores of one seed: of every output, and under "score" their mean; or of every hint."""
 
 # Fields that may differ between two runs of the same configuration on the same machine.
-INCIDENTAL = ("timings", "waiting_share", "compiling_share", "peak_memory", "measured", "finished_at", "commit")
+INCIDENTAL = (
+    *("timings", "waiting_share", "compiling_share", "peak_memory", "measured", "finished_at", "commit", DIGEST),
+)
 
 
 @dataclass(frozen=True)
@@ -55,13 +66,14 @@ class Weights:
 class RunRecord:
     """A finished run. Lists over seeds are in the order of `config.seeds`.
 
-    `test` is algorithm -> selection rule -> scores per seed on the official test split; see
-    `narkit.training.selection` for the rules. `test_hints` has the same of every hint, where scalars have their mean
-    squared error. `preset` is the name of the preset that a sweep started from; its system is `config.processor`.
+    `test` is algorithm -> selection rule -> scores per seed on the official test split; `rules` has the rules that the
+    run was made with, by name. `test_hints` has the same of every hint, where scalars have their mean squared error.
+    `preset` is the name of the preset that a sweep started from and `system` that of the system that it trained, by
+    default `config.processor`. `fast_path` says what ran fast, and of the rest why it did not.
     """
 
     config: TrainConfig
-    rules: list[str]
+    rules: Mapping[str, Rule]
     selected: dict[str, Chosen]
     test: dict[str, dict[str, list[SeedScores]]]
     test_hints: dict[str, dict[str, list[SeedScores]]]
@@ -80,7 +92,10 @@ class RunRecord:
     finished_at: str
     preset: str | None = None
     weights: Weights | None = None
-    format: int = FORMAT
+    skipped: list[SkippedSteps] = field(default_factory=list)
+    fast_path: dict[str, Any] = field(default_factory=dict)
+    system: str | None = None
+    format: int = FORMAT  # that it was read in; it is written in the newest
     _directory: Path | None = field(default=None, repr=False, compare=False)
     _choices: Mapping[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
 
@@ -128,35 +143,49 @@ class RunRecord:
         return 100 * np.array([scores["score"] for scores in self.test[algorithm][rule]])
 
     def to_json(self) -> dict[str, Any]:
+        """The record as JSON has it, in the newest format, with the digest over all of it."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.name.startswith("_")} | {
             "config": self.config.to_json(),
             "timings": dataclasses.asdict(self.timings),
         }
+        values["rules"] = {name: rule.to_json() for name, rule in self.rules.items()}
         values["selected"] = {rule: dataclasses.asdict(chosen) for rule, chosen in self.selected.items()}
-        values["curve"] = [dataclasses.asdict(point) for point in self.curve]
+        values["curve"] = [point.to_json() for point in self.curve]
         values["diverged"] = [dataclasses.asdict(divergence) for divergence in self.diverged]
+        values["skipped"] = [dataclasses.asdict(skipped) for skipped in self.skipped]
         values["weights"] = dataclasses.asdict(self.weights) if self.weights else None
-        return plain_numbers({"format": self.format} | values)
+        del values["format"]
+        return sealed(plain_numbers({"format": FORMAT, **values}))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunRecord:
-        if not isinstance(values, Mapping) or values.get("format") != FORMAT:
-            found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
-            raise RunDirectoryError(f"expected a run record of format {FORMAT}, got {found!r}")
-        known = {f.name for f in dataclasses.fields(cls) if not f.name.startswith("_")}
-        if set(values) != known:
+        found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
+        if not isinstance(values, Mapping) or found not in READABLE:
+            raise RunDirectoryError(f"expected a run record of format {' or '.join(map(str, READABLE))}, got {found!r}")
+        if found > 2 and values.get(DIGEST) != digest(values):
+            raise RunDirectoryError("its content is not what was written: the digest in it is of something else")
+        content = {name: value for name, value in values.items() if name != DIGEST}
+        fields = [f for f in dataclasses.fields(cls) if not f.name.startswith("_")]
+        optional = (dataclasses.MISSING, dataclasses.MISSING)
+        needed = {f.name for f in fields if (f.default, f.default_factory) == optional}
+        unknown = set(content) - {f.name for f in fields}
+        if unknown or not needed <= set(content):
             raise RunDirectoryError(
-                f"a run record misses {sorted(known - set(values))} and has the unknown {sorted(set(values) - known)}"
+                f"a run record misses {sorted(needed - set(content))} and has the unknown {sorted(unknown)}"
             )
+        read_rules = rules_of_format_2 if found == 2 else rules_from_json
+        weights = content.get("weights")
         return cls(
             **{
-                **values,
-                "config": TrainConfig.from_json(values["config"]),
-                "selected": {rule: Chosen(**chosen) for rule, chosen in values["selected"].items()},
-                "curve": [Point(**point) for point in values["curve"]],
-                "diverged": [Divergence(**divergence) for divergence in values["diverged"]],
-                "timings": Timings(**values["timings"]),
-                "weights": Weights(**values["weights"]) if values["weights"] else None,
+                **content,
+                "config": TrainConfig.from_json(content["config"]),
+                "rules": read_rules(content["rules"]),
+                "selected": {rule: Chosen(**chosen) for rule, chosen in content["selected"].items()},
+                "curve": [Point(**point) for point in content["curve"]],
+                "diverged": [Divergence(**divergence) for divergence in content["diverged"]],
+                "skipped": [SkippedSteps(**skipped) for skipped in content.get("skipped", ())],
+                "timings": Timings(**content["timings"]),
+                "weights": Weights(**weights) if weights else None,
             }
         )
 
@@ -188,6 +217,17 @@ class RunRecord:
         return dataclasses.replace(record, _directory=file.parent)
 
 
+def digest(values: Mapping[str, Any]) -> str:
+    """The SHA-256 of a record's content in one certain form, whatever the order of its entries and its white space."""
+    content = {name: value for name, value in values.items() if name != DIGEST}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's content with its digest. It finds accidents and careless edits; `records check --rescore` the rest."""
+    return {**values, DIGEST: digest(values)}
+
+
 def readable_json(values: Any) -> str:
     """JSON with a line for every list of plain values: a curve can be read, and its file stays small."""
     text = json.dumps(values, indent=2, allow_nan=False)
@@ -205,16 +245,26 @@ def follows_preset(record: RunRecord, name: str, free: Collection[str] = ()) -> 
     config = record.config
     if len(config.algorithms) != 1:
         return f"expected one algorithm, got {', '.join(config.algorithms)}"
-    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=config.seeds)
+    seeds = range(number_of_seeds(name))
+    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=seeds)
+    return why_not_made_by(record, wanted, f"the preset {name}", free)
+
+
+def why_not_made_by(record: RunRecord, wanted: TrainConfig, whose: str, free: Collection[str] = ()) -> str | None:
+    """Why a record is not that of a finished run with this configuration, which is `whose`; None if it is.
+
+    Only the number of seeds matters, not which they are. Options in `free` need not be the same.
+    """
+    config = record.config
     differing = [
         f"{option} is {here!r}, not {there!r}"
         for option, (here, there) in config.differences(wanted).items()
-        if option not in free
+        if option not in free and option != "seeds"
     ]
     if differing:
-        return f"expected the options of the preset {name}: {'; '.join(differing)}"
-    if "seeds" not in free and len(config.seeds) != SEEDS:
-        return f"expected {SEEDS} seeds, got {len(config.seeds)}"
+        return f"expected the options of {whose}: {'; '.join(differing)}"
+    if "seeds" not in free and len(config.seeds) != len(wanted.seeds):
+        return f"expected {len(wanted.seeds)} seeds, got {len(config.seeds)}"
     if record.steps != config.steps and len(record.diverged) < len(config.seeds):
         return f"expected {config.steps} steps, got {record.steps}"
     if config.algorithms[0] not in record.test:
@@ -232,7 +282,7 @@ def selected_parameters(directory: RunDirectory) -> dict[str, np.ndarray]:
         raise RunDirectoryError(f"{directory.folder}: expected checkpoints, but none was written yet")
     checkpoints = Checkpoints(directory.checkpoints)
     try:
-        snapshot = checkpoints.load(Trainer(config).snapshot())
+        snapshot = checkpoints.load(Trainer(config).arrays_of)
     finally:
         checkpoints.close()
     if snapshot is None:

@@ -13,7 +13,6 @@ import jax
 
 from narkit import machine
 from narkit.fused import launch
-from narkit.training import selection
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
@@ -136,7 +135,7 @@ class _Run:
     def _restore(self) -> None:
         if self.checkpoints is None or self.directory is None:
             return
-        snapshot = self.checkpoints.load(self.trainer.snapshot())
+        snapshot = self.checkpoints.load(self.trainer.arrays_of)
         if snapshot is not None:
             self.trainer.restore(snapshot)
         self.directory.rewrite_metrics(self.config.seeds, self.trainer.progress.curve)
@@ -203,12 +202,13 @@ def make_record(
     commit = machine.commit()
     return RunRecord(
         config=trainer.config,
-        rules=selection.rules(trainer.config),
+        rules=dict(chosen.rules),
         selected={rule: Chosen(chosen.steps[rule], chosen.scores[rule]) for rule in chosen.parameters},
         test=outputs,
         test_hints=hints,
         curve=trainer.progress.curve,
         diverged=trainer.diverged,
+        skipped=trainer.skipped,
         steps=trainer.progress.step,
         parameters=trainer.state.parameters.shape[1],
         timings=timings,

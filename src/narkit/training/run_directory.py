@@ -13,7 +13,7 @@ from typing import Any
 
 from narkit.files import write_whole
 from narkit.training.config import TrainConfig
-from narkit.training.trainer import Point
+from narkit.training.progress import Point
 
 CONFIG, LOCK, METRICS, RECORD, CHECKPOINTS = "config.json", "lock", "metrics.jsonl", "record.json", "checkpoints"
 
@@ -110,6 +110,8 @@ def metrics_line(seeds: Iterable[int], point: Point) -> str:
     line = {"step": point.step, "seeds": list(seeds), "train_loss": point.train_loss}
     line |= {f"{name}_score": values for name, values in point.scores.items()}
     line |= {f"{name}_loss": values for name, values in point.losses.items()}
+    line |= {f"{name}_average_score": values for name, values in point.average_scores.items()}
+    line |= {f"{name}_average_loss": values for name, values in point.average_losses.items()}
     return json.dumps(plain_numbers(line), allow_nan=False) + "\n"
 
 

@@ -6,9 +6,8 @@ import contextlib
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
@@ -16,76 +15,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from narkit.data.splits import load_split
-from narkit.training.config import TrainConfig
+from narkit.training.config import TrainConfig, Validation
 from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
 from narkit.training.feed import Feed
-from narkit.training.programs import Programs, TrainState
+from narkit.training.programs import Parameters, Programs, TrainState
+from narkit.training.progress import Divergence, Point, Progress, SkippedSteps, Snapshot
 from narkit.training.rooms import make_rooms
-from narkit.training.selection import Selection
+from narkit.training.rules import AVERAGED, RAW, Rule, rules, rules_from_json, rules_of_format_2
+from narkit.training.selection import Selection, Validated
 
 VALIDATION_PART = 128
 TEST_PART = 32
+LARGEST_WHOLE = 32  # instances beyond this size are validated in parts as small as those of the test
 IN_FLIGHT = 4  # how many steps the host may be ahead of the device
 LOOK_AHEAD = 16
 TURN = 5e-5  # seconds
 MAKING_DATA = 4  # threads at most: two are enough for short trajectories, long ones may need more
 COMPILING = "narkit-compile"  # how the names of threads begin that compile
-
-
-@dataclass
-class Point:
-    """One validation: the training loss since the last one, and the scores and losses of each set, per seed."""
-
-    step: int
-    train_loss: list[float]
-    scores: dict[str, list[float]]
-    losses: dict[str, list[float]]
-
-
-@dataclass
-class Timings:
-    """Where the seconds went. Training includes waiting for data: what the host waited while the device was idle."""
-
-    compiling: float = 0.0
-    waiting_for_data: float = 0.0
-    training: float = 0.0
-    validating: float = 0.0
-    saving: float = 0.0
-    testing: float = 0.0
-    compiled_programs: int = 0
-    compiling_ahead: float = 0.0  # while another run trained; not part of `compiling`, which this run waited for
-
-    @property
-    def total(self) -> float:
-        """How long the run took: every second once, so neither waiting (part of training) nor compiling ahead."""
-        return self.compiling + self.training + self.validating + self.saving + self.testing
-
-
-@dataclass
-class Progress:
-    """Everything of a run that is not on the device."""
-
-    step: int = 0
-    curve: list[Point] = field(default_factory=list)
-    timings: Timings = field(default_factory=Timings)
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """A seed whose loss or gradient was no longer finite: when, and on which batch. It stays as it was before."""
-
-    seed: int
-    step: int
-    algorithm: str
-    size: int
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """All that a run needs to go on from where it is: arrays, and what JSON can hold."""
-
-    arrays: dict[str, Any]
-    progress: dict[str, Any]
 
 
 class StoppedTraining(Exception):
@@ -112,9 +58,9 @@ class Trainer:
         self.config = config
         self.programs = Programs(config)
         self.feed = Feed(config)
-        self.progress = Progress()
+        self.progress = Progress(skipped=[[] for _ in config.seeds])
         self.state: TrainState = self.programs.initial_state()
-        self.selection = Selection.start(config, np.asarray(self.state.parameters))
+        self.selection = Selection.start(rules(config), np.asarray(self.state.parameters))
         self.latest_loss = np.full(len(config.seeds), np.nan)
         self._threads = threads
         self._prepared = False
@@ -152,6 +98,23 @@ class Trainer:
                 found.append(Divergence(seed, step, *self.feed.kind_of_batch(step)))
         return found
 
+    @property
+    def skipped(self) -> list[SkippedSteps]:
+        """The steps that seeds have skipped, by the kind of batch; also those at whose end a seed was lost."""
+        found: dict[tuple[int, str, int], list[int]] = {}
+        ends = np.asarray(self.state.diverged_at).tolist()
+        for seed, end, steps in zip(self.config.seeds, ends, self.progress.skipped, strict=True):
+            for step in steps:
+                if end < 0 or step <= end:
+                    found.setdefault((seed, *self.feed.kind_of_batch(step)), []).append(step)
+        return [SkippedSteps(*kind, steps) for kind, steps in found.items()]
+
+    @property
+    def weights(self) -> dict[str, Parameters]:
+        """The parameters on the device, raw and, where they are kept, averaged."""
+        average = self.state.average
+        return {RAW: self.state.parameters} | ({} if average is None else {AVERAGED: average})
+
     def prepare(self) -> None:
         """Makes the validation sets and compiles every program, several at a time. A second time does nothing."""
         if self._prepared:
@@ -159,10 +122,7 @@ class Trainer:
         start = time.perf_counter()
         self.feed.measure(self.config.steps, self._threads, self._stop_if_asked)
         self._validation_sets = {
-            validation.name: [
-                EvaluationSet.of(validation_batch(name, validation), VALIDATION_PART, keep=True)
-                for name in self.config.algorithms
-            ]
+            validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
         }
         blank = jax.eval_shape(lambda: self.state)
@@ -226,57 +186,73 @@ class Trainer:
     def _take_losses(self, in_flight: deque[jax.Array], but: int = 0) -> None:
         """Waits for the losses of all steps but the last ones. None stays on the device for longer than it must."""
         while len(in_flight) > but:
+            step = self.progress.step - len(in_flight)
             self.latest_loss = np.asarray(in_flight.popleft())
             self._losses.append(self.latest_loss)
+            if self.config.skipped_steps:
+                for seed in np.flatnonzero(np.isnan(self.latest_loss)):
+                    self.progress.skipped[seed].append(step)
 
     def _is_validated(self, step: int) -> bool:
         return step % self.config.validate_every == 0 or step == self.config.steps
 
     def _validate(self) -> None:
         began = time.perf_counter()
-        train_loss = np.mean(np.stack(self._losses), axis=0)
+        losses = np.stack(self._losses)
+        train_loss = mean_loss(losses) if self.config.skipped_steps else np.mean(losses, axis=0)
         self._losses.clear()
-        scores, losses = {}, {}
-        for name, sets in self._validation_sets.items():
-            results = [evaluation.scores(self.programs, self.state.parameters) for evaluation in sets]
-            scores[name] = np.mean([[row.outputs["score"] for row in rows] for rows in results], axis=0)
-            losses[name] = np.mean([[row.loss for row in rows] for rows in results], axis=0)
-        self.selection.update(self.progress.step, np.asarray(self.state.parameters), scores, losses, self.alive)
-        point = Point(
-            self.progress.step,
-            train_loss.tolist(),
-            {name: values.tolist() for name, values in scores.items()},
-            {name: values.tolist() for name, values in losses.items()},
-        )
-        self.progress.curve.append(point)
+        validated = {kind: self._validated(parameters) for kind, parameters in self.weights.items()}
+        self.selection.update(self.progress.step, validated, self.alive)
+        measured = [
+            {name: values.tolist() for name, values in part.items()}
+            for found in validated.values()
+            for part in (found.scores, found.losses)
+        ]
+        self.progress.curve.append(Point(self.progress.step, train_loss.tolist(), *measured))
         self.progress.timings.validating += time.perf_counter() - began
         self._on_point(self)
+
+    def _validated(self, parameters: Parameters) -> Validated:
+        """The scores and losses of all sets; with several algorithms, the mean over them."""
+        scores, losses = {}, {}
+        for name, sets in self._validation_sets.items():
+            results = [evaluation.scores(self.programs, parameters) for evaluation in sets]
+            scores[name] = np.mean([[row.outputs["score"] for row in rows] for rows in results], axis=0)
+            losses[name] = np.mean([[row.loss for row in rows] for rows in results], axis=0)
+        return Validated(np.asarray(parameters), scores, losses)
 
     def test(self) -> dict[str, dict[str, list[Scores]]]:
         """The scores of every rule's choice on the official test split: algorithm -> rule -> per seed."""
         began = time.perf_counter()
-        chosen = self.selection.parameters
-        steps, num_seeds = self.selection.steps, len(self.config.seeds)
+        chosen, num_seeds = self.selection.parameters, len(self.config.seeds)
         # Rules often agree, and each network is scored once: as many at a time as there are seeds, of any seed.
-        rule_of = {(row, step): rule for rule in chosen for row, step in enumerate(steps[rule])}
+        networks_of = {
+            rule.name: [(rule.weights, row, step) for row, step in enumerate(self.selection.steps[rule.name])]
+            for rule in self.selection.rules.values()
+        }
+        rule_of = {network: rule for rule, found in networks_of.items() for network in found}
         networks = list(rule_of)
         results: dict[str, dict[str, list[Scores]]] = {}
         for name in self.config.algorithms:
             test = self._test_set(name)
-            scores: dict[tuple[int, int], Scores] = {}
+            scores: dict[tuple[str, int, int], Scores] = {}
             for start in range(0, len(networks), num_seeds):
                 part = networks[start : start + num_seeds]
                 filled = part + part[:1] * (num_seeds - len(part))
-                parameters = np.stack([chosen[rule_of[network]][network[0]] for network in filled])
+                parameters = np.stack([chosen[rule_of[network]][network[1]] for network in filled])
                 found = test.scores(self.programs, jnp.asarray(parameters), self._stop_if_asked)
                 scores |= dict(zip(part, found, strict=False))
-            results[name] = {rule: [scores[network] for network in enumerate(steps[rule])] for rule in chosen}
+            results[name] = {rule: [scores[network] for network in found] for rule, found in networks_of.items()}
         self.progress.timings.testing += time.perf_counter() - began
         return results
 
     def _stop_if_asked(self) -> None:
         if self._should_stop():
             raise StoppedTraining
+
+    def _validation_set(self, name: str, validation: Validation) -> EvaluationSet:
+        part = VALIDATION_PART if validation.size <= LARGEST_WHOLE else TEST_PART
+        return EvaluationSet.of(validation_batch(name, validation), part, keep=True)
 
     def _test_set(self, name: str) -> EvaluationSet:
         return EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
@@ -288,27 +264,48 @@ class Trainer:
             "state": _by_path(self.state),
             "selection": {rule: values.copy() for rule, values in selection.parameters.items()},
         }
-        progress = asdict(self.progress) | {
+        progress = self.progress.to_json() | {
+            "rules": {name: rule.to_json() for name, rule in selection.rules.items()},
             "losses_since_validation": [loss.tolist() for loss in self._losses],
             "selection": {"steps": selection.steps, "scores": selection.scores, "losses": selection.losses},
         }
         return Snapshot(arrays, progress)
 
+    def arrays_of(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays that a snapshot with this progress has, as they are here: shapes and types count."""
+        parameters = np.asarray(self.state.parameters)
+        return {"state": _by_path(self.state), "selection": dict.fromkeys(rules_of_snapshot(progress), parameters)}
+
     def restore(self, snapshot: Snapshot) -> None:
-        """Goes on from a snapshot of a run with the same configuration."""
+        """Goes on from a snapshot of a run with the same configuration, by the rules that it began with."""
         stored = snapshot.arrays["state"]
         leaves = [jnp.asarray(stored[path], leaf.dtype) for path, leaf in _by_path(self.state).items()]
         self.state = jax.tree.unflatten(jax.tree.structure(self.state), leaves)
         progress = snapshot.progress
         chosen = snapshot.arrays["selection"]
-        parameters = {rule: np.array(chosen[rule]) for rule in self.selection.parameters}
-        self.selection = Selection(parameters, **progress["selection"])
-        timings = Timings(**progress["timings"])
-        timings.compiling_ahead += self.progress.timings.compiling_ahead  # programs that wait for this run
-        timings.compiled_programs += self.progress.timings.compiled_programs
-        self.progress = Progress(progress["step"], [Point(**point) for point in progress["curve"]], timings)
+        found = rules_of_snapshot(progress)
+        self.selection = Selection(found, {rule: np.array(chosen[rule]) for rule in found}, **progress["selection"])
+        restored = Progress.from_json({"skipped": self.progress.skipped, **progress})
+        before = self.progress.timings
+        restored.timings.compiling_ahead += before.compiling_ahead  # programs that wait for this run
+        restored.timings.compiled_programs += before.compiled_programs
+        self.progress = restored
         dtype = self.state.parameters.dtype
         self._losses = [np.asarray(loss, dtype) for loss in progress["losses_since_validation"]]
+
+
+def rules_of_snapshot(progress: Mapping[str, Any]) -> dict[str, Rule]:
+    """The rules that a run began with, which may not be those that it would get today."""
+    if "rules" in progress:
+        return rules_from_json(progress["rules"])
+    return rules_of_format_2(progress["selection"]["steps"])
+
+
+def mean_loss(losses: np.ndarray) -> np.ndarray:
+    """The mean over steps, of each seed; skipped ones do not count."""
+    counts = ~np.isnan(losses)
+    total = np.sum(np.where(counts, losses, 0), axis=0)
+    return np.where(counts.any(axis=0), total / np.maximum(counts.sum(axis=0), 1), np.nan)
 
 
 def is_idle(in_flight: deque[Any]) -> bool:
