@@ -149,7 +149,7 @@ def test_mistakes_are_explained(grid: Grid, tmp_path: Path) -> None:
         ([grid.folder, "--out", file], "expected a folder to write the report to, got a file"),
         ([grid.folder, "--readme", file], "put the two lines where the generated part should stand"),
         ([grid.folder, "--readme", tmp_path / "none.md"], "No such file"),
-        ([grid.folder, "--check"], "expected --readme, --reproduction or --learning with it"),
+        ([grid.folder, "--check"], "expected --readme or --results-page or --reproduction or --learning with it"),
         ([grid.folder, "--ruel", "id"], "No such option"),
     ]
     for arguments, expected in cases:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from narkit import __version__
-from narkit.cli import bench, data, demo, evaluate, listing, records, report, solve, sweep, train, weights
+from narkit.cli import bench, compare, data, demo, evaluate, listing, records, report, solve, sweep, train, weights
 from narkit.cli.help import examples
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app = typer.Typer(
         "narkit train --algorithm bfs --preset quick",
         "narkit eval runs/bfs-team-quick --size 32",
         "narkit report results/ --out report/",
+        "narkit compare team triplet_gmpnn_ood_val",
         "narkit demo",
     ),
 )
@@ -56,7 +57,12 @@ def _import_modules(names: list[str] | None) -> list[str]:
 def _options(
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", callback=_import_modules, help="Import your own algorithms first."),
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            callback=_import_modules,
+            help="Import your own algorithms, processors and systems first.",
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -73,6 +79,7 @@ app.add_typer(train.app)
 app.add_typer(evaluate.app)
 app.add_typer(sweep.app)
 app.add_typer(report.app)
+app.add_typer(compare.app)
 app.add_typer(records.app, name="records")
 app.add_typer(demo.app)
 app.add_typer(bench.app, name="bench")
