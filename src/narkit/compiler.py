@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+from pathlib import Path
 
 import jax
 
@@ -50,3 +52,10 @@ def is_known(name: str, value: str | bool) -> bool:
             raise
         return False
     return True
+
+
+def keep_compiled_programs() -> None:
+    """Turns JAX's persistent cache on, unless the user has set it up already."""
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "narkit" / "programs"))

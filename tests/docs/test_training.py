@@ -7,13 +7,17 @@ from pathlib import Path
 
 import narkit
 from narkit.training.presets import PRESETS
+from narkit.training.rules import rules
 from narkit.training.run_directory import CHECKPOINTS, CONFIG, LOCK, METRICS, RECORD
 
 TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 
 
 def test_python_names_what_there_is() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    code, configuration = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    names: dict = {}
+    exec(configuration, names)  # what makes configurations only is run
+    assert list(rules(names["config"])) == ["ood_average", "ood_first", "last"]
     options = {
         keyword.arg for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call) for keyword in node.keywords
     }

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import narkit
+from narkit.sweeps.systems import main_rule
 from narkit.training.config import Validation
 from narkit.training.presets import PRESETS, preset
 from narkit.training.rules import Rule
@@ -72,6 +73,14 @@ def test_unknown_options_name_the_nearest() -> None:
 def test_presets_survive_json(name: str) -> None:
     config = preset(name, algorithms=("bfs", "minimum"), seeds=(3, 4))
     assert narkit.TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_plus_differs_from_paper_in_what_it_says() -> None:
+    plus = preset("plus", algorithms="bfs", processor="triplet_gmpnn")
+    differing = preset("paper", algorithms="bfs", processor="triplet_gmpnn").differences(plus)
+    assert differing == {"average": (0.0, 0.999), "skipped_steps": (0, 50)}
+    assert main_rule(plus) == "ood_average"
+    assert main_rule(preset("paper", algorithms="bfs", processor="triplet_gmpnn")) == "ood"
 
 
 def test_paper_preset_is_the_protocol() -> None:

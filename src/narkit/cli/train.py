@@ -35,7 +35,7 @@ def train(
     algorithm: Annotated[str | None, typer.Option(help="A name, or several with commas between: one network.")] = None,
     processor: Annotated[str | None, typer.Option(help="A name of a processor.", show_default="the preset's")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 1,
-    preset: Annotated[str, typer.Option(help="paper, quick or clrs2022.")] = "paper",
+    preset: Annotated[str, typer.Option(help="paper, plus, quick or clrs2022.")] = "paper",
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
     ] = None,

@@ -94,7 +94,13 @@ def load(path: str | os.PathLike) -> Reasoner:
     for name, values in stored.items():
         if values.shape != wanted[name].shape:
             raise ModelFileError(f"{path}: tensor {name}: expected shape {wanted[name].shape}, got {values.shape}")
-    leaves = [jnp.asarray(stored[name], wanted[name].dtype) for name in wanted]
+        if not np.isfinite(values).all():
+            raise ModelFileError(
+                f"{path}: tensor {name}: expected finite numbers, got NaN or infinity: its training diverged, or the "
+                "file was changed"
+            )
+    # Converted by NumPy: JAX would compile a program for every shape.
+    leaves = [jnp.asarray(stored[name].astype(wanted[name].dtype)) for name in wanted]
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
 
 
@@ -125,12 +131,12 @@ def _tensors(reasoner: Reasoner) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, jax.Array | np.ndarray]]:
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the tensors of a file."""
     if not path.is_file():
         raise FileNotFoundError(f"expected a file written by narkit.save, but there is none at {path}")
     try:
-        with safetensors.safe_open(path, framework="flax") as file:
+        with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is not iterable
     except safetensors.SafetensorError as error:

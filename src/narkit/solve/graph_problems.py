@@ -53,9 +53,12 @@ class GraphProblem(Problem):
         read = read_graph(given["graph"], directed, given.get("weight", "weight"), by_default)
         instance = Instance({}, read.labels, read, notes=list(read.notes))
         self._check_directions(read, instance)
-        instance.arguments["A"] = self._matrix(read, instance)
         if "source" in self.parameters:
             instance.arguments["s"] = read.index(given["source"])
+        instance.arguments = {"A": self._matrix(read, instance)} | instance.arguments
+        parts = _num_parts(read)
+        if parts > 1 and self.trained is Trained.UNDIRECTED:
+            instance.notes.append(f"the graph is not connected: it falls into {parts} parts")
         return instance
 
     def _check_directions(self, graph: Graph, instance: Instance) -> None:
@@ -114,6 +117,7 @@ class GraphProblem(Problem):
                     f"graph: expected no negative weights in an undirected graph, got {edge}: a path could go to and "
                     "fro forever; give directed=True (--directed) if edges have one direction"
                 )
+            _check_cycles(graph, instance.arguments.get("s"))
             instance.warnings.append(f"some weights are negative ({edge}); the networks were trained on positive ones")
         matrix, factor = ranges.scaled(graph.weights, "weights", instance.notes)
         is_light = len(weights) > 0 and np.abs(weights).min() * factor < LIGHTEST_TRAINED
@@ -124,6 +128,37 @@ class GraphProblem(Problem):
                 f"{1 / LIGHTEST_TRAINED:.0f} times"
             )
         return matrix
+
+
+def _check_cycles(graph: Graph, source: int | None) -> None:
+    """Refuses cycles of negative weight, those that the source reaches or, without one, any."""
+    lengths = np.where(graph.edges, graph.weights, np.inf)
+    np.fill_diagonal(lengths, 0.0)
+    for k in range(graph.num_nodes):
+        lengths = np.minimum(lengths, lengths[:, k, None] + lengths[k])
+        on_cycle = lengths.diagonal() < 0
+        if source is not None:
+            on_cycle = on_cycle & (lengths[source] < np.inf)
+        if on_cycle.any():
+            names = listed([graph.labels[node] for node in np.flatnonzero(on_cycle)])
+            raise InstanceError(
+                f"graph: expected no cycle of negative total weight, got one through {names}: paths could go round it "
+                "forever; remove it"
+            )
+
+
+def _num_parts(graph: Graph) -> int:
+    """How many parts the graph falls into, directions aside."""
+    edges = graph.edges | graph.edges.T
+    left, parts = np.ones(graph.num_nodes, bool), 0
+    while left.any():
+        reached = np.zeros(graph.num_nodes, bool)
+        reached[left.argmax()] = True
+        while (edges[reached].any(axis=0) & ~reached).any():
+            reached |= edges[reached].any(axis=0)
+        left &= ~reached
+        parts += 1
+    return parts
 
 
 def _ranked(graph: Graph, instance: Instance) -> np.ndarray:

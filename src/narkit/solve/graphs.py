@@ -12,7 +12,7 @@ import numpy as np
 
 from narkit.errors import InstanceError
 from narkit.solve.problem import Label, check_size
-from narkit.solve.ranges import listed, number
+from narkit.solve.ranges import brief, listed, number
 from narkit.solve.tables import read_edges
 
 Edge = tuple[Label, Label, Any]  # the weight may be None: not given
@@ -41,13 +41,13 @@ class Graph:
             if label in places:
                 return places[label]
         except TypeError:  # cannot be a key
-            raise InstanceError(f"{what}: expected the label of a node, got {label!r}") from None
+            raise InstanceError(f"{what}: expected the label of a node, got {brief(label)}") from None
         written = [place for place, known in enumerate(self.labels) if str(known) == str(label)]
         if len(written) == 1:
             return written[0]
         near = difflib.get_close_matches(str(label), [str(known) for known in self.labels], n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"the graph has {listed(self.labels)}"
-        raise InstanceError(f"{what}: no node is named {label!r}; {hint}")
+        raise InstanceError(f"{what}: no node is named {brief(label)}; {hint}")
 
 
 def read_graph(graph: Any, directed: bool | None, weight: str, directed_by_default: bool) -> Graph:
@@ -80,13 +80,22 @@ def read_graph(graph: Any, directed: bool | None, weight: str, directed_by_defau
 
 
 def _is_matrix(graph: Any) -> bool:
-    """Whether this is an adjacency matrix rather than edges: an array, or a square list of lists (not of tuples)."""
+    """Whether this is an adjacency matrix rather than edges: an array, or lists of numbers as long as there are."""
     if isinstance(graph, np.ndarray):
         return graph.ndim != 2 or graph.shape[1] not in (2, 3) or graph.shape[0] == graph.shape[1]
     if not isinstance(graph, Sequence) or isinstance(graph, str) or not graph:
         return False
     rows = [row for row in graph if isinstance(row, (list, np.ndarray))]
-    return len(rows) == len(graph) and {len(row) for row in rows} == {len(graph)}
+    if len(rows) != len(graph) or {len(row) for row in rows} != {len(graph)}:
+        return False
+    if any(isinstance(cell, str) for row in rows for cell in row):
+        return False
+    if len(rows) in (2, 3) and any(rows[i][j] != rows[j][i] for i in range(len(rows)) for j in range(i)):
+        raise InstanceError(
+            f"graph: expected an adjacency matrix or edges, got {len(rows)} lists of {len(rows)} numbers, which could "
+            "be either; give the matrix as a NumPy array, or edges as tuples"
+        )
+    return True
 
 
 def _from_networkx(graph: Any, directed: bool | None, weight: str) -> Graph:
@@ -154,7 +163,7 @@ def _from_mapping(graph: Mapping, directed: bool) -> Graph:
         else:
             raise InstanceError(
                 f"graph: expected a dictionary {{node: {{neighbour: weight}}}} or {{node: [neighbours]}}, got "
-                f"{neighbours!r} for {node!r}"
+                f"{brief(neighbours)} for {brief(node)}"
             )
     return _from_edges(edges, tuple(graph), directed, both_ways=True)
 
@@ -173,7 +182,7 @@ def _from_edges(edges: Sequence[Any], nodes: Sequence[Label], directed: bool, bo
             try:
                 places.setdefault(label, len(places))
             except TypeError:
-                raise InstanceError(f"graph: expected labels that can be told apart, got {label!r}") from None
+                raise InstanceError(f"graph: expected labels that can be told apart, got {brief(label)}") from None
     check_size(len(places))
     num_nodes = len(places)
     present, weights = np.zeros((num_nodes, num_nodes), bool), np.zeros((num_nodes, num_nodes))
@@ -198,11 +207,11 @@ def _from_edges(edges: Sequence[Any], nodes: Sequence[Label], directed: bool, bo
 def _edge(edge: Any, place: int) -> Edge:
     parts = edge.tolist() if isinstance(edge, np.ndarray) else edge
     if isinstance(parts, (str, bytes)) or not isinstance(parts, Sequence) or len(parts) not in (2, 3):
-        raise InstanceError(f"graph, edge {place}: expected (from, to) or (from, to, weight), got {edge!r}")
+        raise InstanceError(f"graph, edge {place}: expected (from, to) or (from, to, weight), got {brief(edge)}")
     start, end = parts[0], parts[1]
     for label in (start, end):
         if label is None or (isinstance(label, float) and np.isnan(label)) or label == "":
-            raise InstanceError(f"graph, edge {place}: expected two labels, got {edge!r}")
+            raise InstanceError(f"graph, edge {place}: expected two labels, got {brief(edge)}")
     return start, end, parts[2] if len(parts) == 3 else None
 
 

@@ -37,8 +37,7 @@ class Activities(Problem):
         """Only the order counts, and an activity may start when another finishes: equal times become a finish, then a
         start. Activities that take no time stand in the way of that."""
         times = np.concatenate([finishes, starts])
-        distinct = len(np.unique(times.astype(np.float32))) == len(times)
-        if distinct and times.min() >= 0.0 and times.max() <= 1.0:
+        if ranges.are_known(times):
             return starts, finishes
         if (starts == finishes).any():
             instance.warnings.append("some activities take no time; there were none in the training")

@@ -11,22 +11,36 @@ import numpy as np
 from narkit.errors import InstanceError
 from narkit.solve import ranges
 from narkit.solve.problem import Instance, Outputs, Plain, Problem, check_size, shown
-from narkit.solve.ranges import listed
+from narkit.solve.ranges import brief, listed
 
 
-def read_keys(values: Any, what: str = "keys") -> list[Any]:
+def read_keys(values: Any) -> list[Any]:
     """Keys that can be ordered: all numbers or all strings."""
-    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
-        raise InstanceError(f"{what}: expected a list of numbers, or of strings, got {values!r}")
-    items = values.tolist() if hasattr(values, "tolist") else list(values)
-    check_size(len(items), what)
+    items = _items(values, "keys", "a list of numbers, or of strings")
     kinds = {isinstance(item, str) for item in items}
     if len(kinds) > 1:
         number = next(item for item in items if not isinstance(item, str))
         string = next(item for item in items if isinstance(item, str))
-        raise InstanceError(f"{what}: expected numbers only or strings only, got both: {number!r} and {string!r}")
+        raise InstanceError(
+            f"keys: expected numbers only or strings only, got both: {brief(number)} and {brief(string)}"
+        )
     if kinds == {False}:
-        ranges.numbers(items, what)
+        ranges.numbers(items, "keys")
+    return items
+
+
+def read_numbers(values: Any, what: str) -> list[Any]:
+    """Finite numbers."""
+    items = _items(values, what, "a list of numbers")
+    ranges.numbers(items, what)
+    return items
+
+
+def _items(values: Any, what: str, expected: str) -> list[Any]:
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+        raise InstanceError(f"{what}: expected {expected}, got {brief(values)}")
+    items = values.tolist() if hasattr(values, "tolist") else list(values)
+    check_size(len(items), what)
     return items
 
 
@@ -94,7 +108,7 @@ class Searching(Problem):
     def read(self, given: Mapping[str, Any]) -> Instance:
         keys, target = read_keys(given["keys"]), given["target"]
         if isinstance(target, str) != isinstance(keys[0], str):
-            raise InstanceError(f"target: expected one like the keys, {keys[0]!r}, got {target!r}")
+            raise InstanceError(f"target: expected one like the keys, {brief(keys[0])}, got {brief(target)}")
         if not isinstance(target, str):
             ranges.number(target, "target")
         for place, (key, after) in enumerate(itertools.pairwise(keys)):
@@ -130,7 +144,7 @@ class Subarray(Problem):
     parameters: ClassVar[tuple[str, ...]] = ("numbers",)
 
     def read(self, given: Mapping[str, Any]) -> Instance:
-        numbers = read_keys(given["numbers"], "numbers")
+        numbers = read_numbers(given["numbers"], "numbers")
         values = ranges.numbers(numbers, "numbers")
         instance = Instance({}, tuple(numbers), numbers)
         instance.arguments["A"] = ranges.scaled(values, "numbers", instance.notes)[0]

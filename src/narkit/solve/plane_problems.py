@@ -69,10 +69,7 @@ class Segments(Problem):
     parameters: ClassVar[tuple[str, ...]] = ("points",)
 
     def read(self, given: Mapping[str, Any]) -> Instance:
-        points = given["points"]
-        if not isinstance(points, (str, Mapping)) and np.shape(points) == (2, 2, 2):
-            points = np.reshape(points, (4, 2))
-        names, ends = named_rows(points, ("x", "y"), "points")
+        names, ends = named_rows(_ends(given["points"]), ("x", "y"), "points")
         if len(names) != 4:
             raise InstanceError(
                 f"points: expected 4, the ends of one segment and then of the other, got {len(names) or 'none'}"
@@ -92,6 +89,16 @@ class Segments(Problem):
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return [f"the segments {'intersect' if plain['intersect'] else 'do not intersect'}"]
+
+
+def _ends(points: Any) -> Any:
+    """Two segments of two points each as four points; anything else as it is."""
+    if isinstance(points, np.ndarray):
+        return points.reshape(4, 2) if points.shape == (2, 2, 2) else points
+    if isinstance(points, (list, tuple)) and all(isinstance(part, (list, tuple)) for part in points):
+        ends = [end for segment in points for end in segment]
+        return ends if ends and all(isinstance(end, (list, tuple)) for end in ends) else points
+    return points
 
 
 def _three_on_a_line(points: np.ndarray) -> bool:

@@ -14,6 +14,9 @@ from narkit.errors import InstanceError
 MAX_NODES = 512
 """Larger instances are refused: time and memory of the networks grow with the cube of the number of nodes."""
 
+SCALAR_TOLERANCE = 0.25
+"""A predicted number within this of the true one counts as right: networks never hit one exactly."""
+
 Label = Any
 """What a caller calls a node: a string, a number, anything that can be a key of a dictionary."""
 
@@ -95,7 +98,7 @@ def check_size(num_nodes: int, what: str = "nodes", fewest: int = 2) -> None:
     if num_nodes > MAX_NODES:
         raise InstanceError(
             f"expected at most {MAX_NODES} {what}, got {num_nodes}: time and memory grow with the cube of the size, "
-            "and no network was measured there; take a part of the instance, or an exact library such as NetworkX"
+            "and no network was measured there; take a part of the instance"
         )
 
 

@@ -20,7 +20,7 @@ LOWEST_RANK, HIGHEST_RANK = 0.05, 0.95
 def numbers(values: Any, what: str) -> np.ndarray:
     """A vector of finite numbers, or an error that names the first value that is none."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
-        raise InstanceError(f"{what}: expected a list of numbers, got {values!r}")
+        raise InstanceError(f"{what}: expected a list of numbers, got {brief(values)}")
     items = values.tolist() if isinstance(values, np.ndarray) else list(values)
     for place, item in enumerate(items):
         number(item, f"{what}, number {place + 1} of {len(items)}")
@@ -30,13 +30,13 @@ def numbers(values: Any, what: str) -> np.ndarray:
 def number(value: Any, what: str) -> float:
     """A finite number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise InstanceError(f"{what}: expected a number, got {value!r} of type {type(value).__name__}")
+        raise InstanceError(f"{what}: expected a number, got {brief(value)} of type {type(value).__name__}")
     try:
         as_float = float(value)
     except OverflowError:
         as_float = float("inf")
     if not np.isfinite(as_float):
-        raise InstanceError(f"{what}: expected a finite number, got {value}; remove or replace it")
+        raise InstanceError(f"{what}: expected a finite number, got {brief(value)}; remove or replace it")
     return as_float
 
 
@@ -59,13 +59,18 @@ def scaled(values: np.ndarray, what: str, notes: list[str]) -> tuple[np.ndarray,
     return values * factor, factor
 
 
+def are_known(values: np.ndarray) -> bool:
+    """Whether these are numbers as in training: from [0, 1) and different, also as float32."""
+    in_range = values.min(initial=0.0) >= 0.0 and values.max(initial=0.0) < 1.0
+    return bool(in_range) and len(np.unique(values.astype(np.float32))) == len(values)
+
+
 def ranked(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
     """Evenly spaced numbers between 0 and 1 in the same order; of equal values the earlier is the smaller.
 
     Different values from [0, 1) stay as they are.
     """
-    distinct = len(np.unique(values.astype(np.float32))) == len(values)
-    if distinct and values.min(initial=0.0) >= 0.0 and values.max(initial=0.0) < 1.0:
+    if are_known(values):
         return values
     ranks = np.empty(len(values))
     ranks[np.argsort(values, kind="stable")] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(values))
@@ -76,13 +81,22 @@ def ranked(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
 
 def ranked_keys(keys: Sequence[Any], notes: list[str]) -> np.ndarray:
     """The same for keys of any type that Python can order."""
-    if all(isinstance(key, (int, float)) and abs(key) < 2**53 for key in keys):
+    if all(isinstance(key, float) or (isinstance(key, int) and abs(key) < 2**53) for key in keys):
         return ranked(np.array(keys, np.float64), "keys", notes)
     ranks = np.empty(len(keys))
     ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(keys))
     ties = "" if len(set(keys)) == len(keys) else "; equal ones are told apart by their place in the input"
     notes.append(f"keys were replaced by evenly spaced numbers between 0 and 1 in the same order{ties}")
     return ranks
+
+
+def brief(value: Any, most: int = 60) -> str:
+    """A value as error messages quote it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write whole numbers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def listed(labels: Sequence[Any], most: int = 6) -> str:

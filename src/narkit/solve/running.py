@@ -150,9 +150,10 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     """
     import jax
 
+    from narkit.compiler import keep_compiled_programs
     from narkit.inference import Predictions, predict
 
-    _keep_programs()
+    keep_compiled_programs()
     room = FEWEST_STEPS
     while room < batch.num_steps:
         room *= 2
@@ -169,10 +170,3 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     steps = max(1, batch.num_steps - 1)
     cut = {hint: values[:steps] for hint, values in hint_logits.items()}
     return Predictions(output_logits, cut, outputs, {hint: values[:steps] for hint, values in hints.items()})
-
-
-@functools.cache
-def _keep_programs() -> None:
-    from narkit.training.run import keep_compiled_programs
-
-    keep_compiled_programs()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from narkit.errors import InstanceError
-from narkit.solve.ranges import number
+from narkit.solve.ranges import brief, number
 
 LARGEST_FILE = 50_000_000  # bytes
 HEADINGS = {"from", "to", "source", "target", "start", "end", "u", "v", "a", "b", "node", "node1", "node2"}
@@ -93,13 +93,13 @@ def named_rows(values: Any, columns: Sequence[str], what: str) -> tuple[tuple[An
     items = values.items() if isinstance(values, Mapping) else None
     if items is None:
         if not hasattr(values, "__len__"):
-            raise InstanceError(f"{what}: expected rows of {', '.join(columns)}, got {values!r}")
+            raise InstanceError(f"{what}: expected rows of {', '.join(columns)}, got {brief(values)}")
         items = enumerate(values.tolist() if isinstance(values, np.ndarray) else values)
     names, rows = [], []
     for name, row in items:
         where = f"{what}, {name}"
         if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != len(columns):
-            raise InstanceError(f"{where}: expected ({', '.join(columns)}), got {row!r}")
+            raise InstanceError(f"{where}: expected ({', '.join(columns)}), got {brief(row)}")
         rows.append([number(cell, f"{where}, {column}") for cell, column in zip(row, columns, strict=True)])
         names.append(name)
     return tuple(names), np.array(rows, np.float64).reshape(len(rows), len(columns))

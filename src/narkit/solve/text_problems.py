@@ -14,14 +14,18 @@ import numpy as np
 from narkit.algorithms.instances import ALPHABET_SIZE
 from narkit.errors import InstanceError
 from narkit.solve.problem import Instance, Outputs, Plain, Problem, check_size
+from narkit.solve.ranges import brief
 
 ARROWS = ("↖", "↑", "←")
 
 
 def _letters(value: Any, what: str) -> list[Any]:
     if isinstance(value, (bytes, Mapping)) or not hasattr(value, "__iter__"):
-        raise InstanceError(f"{what}: expected a string, or a list of letters, got {value!r}")
+        raise InstanceError(f"{what}: expected a string, or a list of letters, got {brief(value)}")
     letters = list(value)
+    for letter in letters:
+        if not isinstance(letter, (str, int, float)):
+            raise InstanceError(f"{what}: expected strings or numbers as letters, got {brief(letter)}")
     if not letters:
         raise InstanceError(f"{what}: expected at least one letter, got none")
     return letters

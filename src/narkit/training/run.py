@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 
 from narkit import machine
+from narkit.compiler import keep_compiled_programs as keep_compiled_programs
 from narkit.fused import launch
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
@@ -227,10 +228,3 @@ def make_record(
         _directory=directory,
         _choices=dict(chosen.parameters),
     )
-
-
-def keep_compiled_programs() -> None:
-    """Turns JAX's persistent cache on, unless the user has set it up already."""
-    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "narkit" / "programs"))

@@ -11,14 +11,13 @@ import numpy as np
 from narkit.algorithms.meanings import LETTERS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError
+from narkit.solve.problem import SCALAR_TOLERANCE as SCALAR_TOLERANCE
 from narkit.spec import ALGORITHMS, Algorithm, Kind, Probe, Spec
 
 if TYPE_CHECKING:
     from narkit.models.network import Reasoner
     from narkit.solve.answer import Answer
 
-
-SCALAR_TOLERANCE = 0.1  # numbers within this count as the same, as in answers: networks never hit one exactly
 
 # Hints that are sums of an input's values, by input and algorithm.
 SUMS = {
