@@ -42,7 +42,8 @@ app = typer.Typer()
 )
 def sweep(
     preset: Annotated[
-        str | None, typer.Option(help="paper, plus, quick, clrs2022 or one of yours.", show_default="that of the systems")
+        str | None,
+        typer.Option(help="paper, plus, quick, clrs2022 or one of yours.", show_default="that of the systems"),
     ] = None,
     systems: Annotated[
         str, typer.Option(help="Registered systems or processors, with commas between.")
