@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from typing import Annotated
@@ -26,6 +25,7 @@ from narkit.cli import (
     weights,
 )
 from narkit.cli.help import examples
+from narkit.sweeps.user_code import import_modules
 
 app = typer.Typer(
     name="narkit",
@@ -60,7 +60,7 @@ def _import_modules(names: list[str] | None) -> list[str]:
     for name in names or []:
         sys.path.insert(0, os.getcwd())
         try:
-            importlib.import_module(name)
+            import_modules([name])
         except ModuleNotFoundError as error:
             raise typer.BadParameter(f"{error}; expected a module as in `import {name}`") from None
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from narkit.sweeps.cells import Cell, SweepDirectory
-    from narkit.sweeps.sweep import Outcome, SweepOptions
+    from narkit.sweeps.executor import SweepOptions
+    from narkit.sweeps.sweep import Outcome
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -42,8 +42,7 @@ app = typer.Typer()
 )
 def sweep(
     preset: Annotated[
-        str | None,
-        typer.Option(help="paper, plus, quick, clrs2022 or one of yours.", show_default="that of the systems"),
+        str | None, typer.Option(help="paper, plus, quick, clrs2022 or yours.", show_default="that of the systems")
     ] = None,
     systems: Annotated[
         str, typer.Option(help="Registered systems or processors, with commas between.")
@@ -99,7 +98,7 @@ def sweep(
     from rich.console import Console
 
     from narkit.cli.sweep_display import print_plan, print_status
-    from narkit.sweeps.sweep import SweepOptions
+    from narkit.sweeps.executor import SweepOptions
 
     given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     cells = grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
@@ -114,9 +113,7 @@ def sweep(
         if seconds is not None:  # what loading JAX has taken counts
             seconds = max(0.0, seconds - (time.monotonic() - began))
         options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
-        if processes > 1:
-            run_in_processes(console, directory, cells, processes, options)
-        run(console, directory, cells, options)
+        run(console, directory, cells, options, processes)
 
 
 def parse_budget(text: str | None) -> float | None:
@@ -186,40 +183,28 @@ def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
     return directory
 
 
-def run(console: Console, directory: SweepDirectory, cells: Sequence[Cell], options: SweepOptions) -> NoReturn:
+def run(
+    console: Console, directory: SweepDirectory, cells: Sequence[Cell], options: SweepOptions, processes: int
+) -> NoReturn:
     """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
     from narkit.cli.sweep_display import SweepDisplay
     from narkit.sweeps.cells import SweepError
+    from narkit.sweeps.executors.processes import Processes
     from narkit.sweeps.sweep import run_sweep
     from narkit.training.checkpoint import CheckpointError
     from narkit.training.run_directory import RunDirectoryError
 
-    display = SweepDisplay(console, cells, directory)
+    executor = Processes(processes) if processes > 1 else None
+    display = SweepDisplay(console, cells, directory, predicts=executor is None)
     try:
         with display:
-            outcome = run_sweep(cells, directory, options=options, observer=display)
+            outcome = run_sweep(cells, directory, options=options, observer=display, executor=executor)
     except SweepError as error:
         raise typer.BadParameter(str(error)) from None
     except (CheckpointError, RunDirectoryError, OSError) as error:
         display.say(f"Error: {error}", "red")
         _leave(1)
     _leave(_summary(display.say, directory, cells, outcome))
-
-
-def run_in_processes(
-    console: Console,
-    directory: SweepDirectory,
-    cells: Sequence[Cell],
-    processes: int,
-    options: SweepOptions,
-) -> NoReturn:
-    """As `run`, with so many cells at a time, each in a process of its own."""
-    from narkit.cli.sweep_display import print_line
-    from narkit.sweeps.side_by_side import SideBySide
-
-    say = functools.partial(print_line, console)
-    outcome = SideBySide(cells, directory, processes, options=options, tell=say).run()
-    raise typer.Exit(_summary(say, directory, cells, outcome))
 
 
 def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:

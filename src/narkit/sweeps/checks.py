@@ -18,9 +18,9 @@ from narkit.files import write_whole
 from narkit.models.processors import PROCESSORS
 from narkit.models.serialization import ModelFileError, load
 from narkit.sweeps.cells import RUNNING
+from narkit.sweeps.life import best_seed
 from narkit.sweeps.manifest import NAME as MANIFEST
 from narkit.sweeps.manifest import OLDEST_WITH_DIGEST, ManifestError, file_digest, manifest_over
-from narkit.sweeps.sweep import best_seed
 from narkit.sweeps.systems import SYSTEMS
 from narkit.training.record import RunRecord
 from narkit.training.record_checks import check_record
