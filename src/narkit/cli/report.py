@@ -47,7 +47,9 @@ def report(
         typer.Option(help="Read RESULTS/PRESET/SYSTEM/ALGORITHM.json only.", show_default="of every system its own"),
     ] = None,
     validation: Annotated[str, typer.Option(help="The validation set of the learning curves.")] = "ood",
-    empty: Annotated[bool, typer.Option("--empty", help="Also without any record: all is shown as not run.")] = False,
+    empty: Annotated[
+        bool, typer.Option("--empty", help="Allow a folder without any record, and show everything as not run.")
+    ] = False,
 ) -> None:
     """Make tables, figures and a page from records, each value beside the published one, and documents that show them.
 
