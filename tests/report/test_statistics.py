@@ -11,7 +11,8 @@ def test_welch_is_scipys() -> None:
     rng = np.random.default_rng(0)
     for size_a, size_b in ((5, 5), (3, 8), (2, 2)):
         a, b = rng.normal(70, 5, size_a), rng.normal(75, 1, size_b)
-        assert welch(a, b) == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
+        _, expected = stats.ttest_ind(a, b, equal_var=False)
+        assert welch(a, b) == pytest.approx(expected)
 
 
 def test_welch_without_spread_or_seeds() -> None:
@@ -51,5 +52,5 @@ def test_ranks_and_critical_difference() -> None:
     assert ranking.ranks == pytest.approx({"good": 1.5, "same": 1.5, "poor": 3.0})
     # Demšar (2006), table 5: q = 2.343 for three systems.
     assert ranking.critical_difference == pytest.approx(2.343 * np.sqrt(3 * 4 / 60), abs=2e-3)
-    assert ranking.groups() == [["good", "same"], ["same", "poor"]] or ranking.groups() == [["good", "same"]]
+    assert ranking.groups() == [["good", "same"]]  # 1.5 ranks are more than the difference of 1.05
     assert rank({"one": scores["good"]}) is None
