@@ -56,7 +56,7 @@ def bench_train(
     budget: Annotated[float | None, typer.Option(min=0.0, help="Stop cleanly after so many seconds.")] = None,
     append: Annotated[bool, typer.Option("--append", help="Keep what OUT has already, and go on.")] = False,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="The number of threads that compile.", show_default="one per core")
+        int | None, typer.Option(min=1, help="How many threads compile.", show_default="one per core")
     ] = None,
     reference_python: Annotated[
         Path | None,

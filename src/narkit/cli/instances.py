@@ -30,10 +30,10 @@ Points = Annotated[Path | None, typer.Option(help="CSV with x, y, if need be wit
 Activities = Annotated[Path | None, typer.Option(help="CSV with start, finish, if need be with names in front.")]
 Tasks = Annotated[Path | None, typer.Option(help="CSV with deadline, penalty, if need be with names in front.")]
 Probabilities = Annotated[
-    str | None, typer.Option(metavar="P,P,..", help="The probabilities of the keys, for optimal_bst.")
+    str | None, typer.Option(metavar="P,P,..", help="Probabilities of the keys, for optimal_bst.")
 ]
 Gaps = Annotated[
-    str | None, typer.Option(metavar="P,P,..", help="The probabilities of searches between the keys, for optimal_bst.")
+    str | None, typer.Option(metavar="P,P,..", help="Probabilities of searches between the keys, for optimal_bst.")
 ]
 
 OPTIONS = (

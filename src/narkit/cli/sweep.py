@@ -82,9 +82,7 @@ def sweep(
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="The number of threads that make data and compile.", show_default="one per core, at most 8"
-        ),
+        typer.Option(min=1, help="How many threads make data and compile.", show_default="one per core, at most 8"),
     ] = None,
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
     processes: Annotated[
