@@ -16,8 +16,11 @@ HIDDEN = 8
 plain = load_plain_team()
 
 
-# All kinds of probes at all locations, permutations and pointers of edges among them.
-@pytest.mark.parametrize("algorithm", ["bfs", "insertion_sort", "articulation_points", "floyd_warshall"])
+# Between them they have all kinds of probes at all locations: permutations, and pointers of edges and of the graph.
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("insertion_sort", "floyd_warshall", "graham_scan")]
+
+
+@pytest.mark.parametrize("algorithm", ["articulation_points", *SLOW])
 def test_values_and_gradients_are_equal(algorithm: str) -> None:
     reasoner = narkit.Reasoner(algorithm, "team", hidden_size=HIDDEN, key=jax.random.key(1))
     batch = DeviceBatch.of(narkit.sample(algorithm, size=4, batch_size=3, seed=0))
