@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -11,9 +10,24 @@ from typing import Annotated, NoReturn
 import typer
 
 from narkit import __version__
-from narkit.cli import bench, data, demo, evaluate, listing, records, report, solve, sweep, train, view, weights
+from narkit.cli import (
+    bench,
+    compare,
+    data,
+    demo,
+    evaluate,
+    listing,
+    records,
+    report,
+    solve,
+    sweep,
+    train,
+    view,
+    weights,
+)
 from narkit.cli.failures import DEBUG, ends_with, one_line
 from narkit.cli.help import examples, hide_types_of_flags
+from narkit.sweeps.user_code import import_modules
 
 hide_types_of_flags()
 app = typer.Typer(
@@ -32,6 +46,7 @@ app = typer.Typer(
         "narkit train --algorithm bfs --preset quick",
         "narkit eval runs/bfs-team-quick --size 32",
         "narkit report results/ --out report/",
+        "narkit compare team triplet_gmpnn_ood_val",
         "narkit demo",
     ),
 )
@@ -50,7 +65,7 @@ def _import_modules(names: list[str] | None) -> list[str]:
             raise typer.BadParameter(f"expected the name of a module, such as my_algorithms, got {name!r}")
         sys.path.insert(0, os.getcwd())
         try:
-            importlib.import_module(name)
+            import_modules([name])
         except ModuleNotFoundError as error:
             raise typer.BadParameter(f"{error}; expected a module as in `import {name}`") from None
         except Exception as error:  # whatever somebody's own module does when it is imported
@@ -69,7 +84,12 @@ def _import_modules(names: list[str] | None) -> list[str]:
 def _options(
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", callback=_import_modules, help="Import your own algorithms first."),
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            callback=_import_modules,
+            help="Import your own algorithms, processors and systems first.",
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -88,6 +108,7 @@ app.add_typer(train.app)
 app.add_typer(evaluate.app)
 app.add_typer(sweep.app)
 app.add_typer(report.app)
+app.add_typer(compare.app)
 app.add_typer(records.app, name="records")
 app.add_typer(demo.app)
 app.add_typer(bench.app, name="bench")
