@@ -140,7 +140,9 @@ def run_cases(folder: Path, seed: int, count: int) -> tuple[list[str], Counter]:
         if case.option:
             counts[case.option] += 1
         if problem := wrong(case, code, printed, took, folder, before):
-            problems.append(f"{problem}: narkit {' '.join(map(repr, case.words))[:300]} ({case.what}): {printed[-700:]}")
+            problems.append(
+                f"{problem}: narkit {' '.join(map(repr, case.words))[:300]} ({case.what}): {printed[-700:]}"
+            )
             for log in (folder / "logs").iterdir():
                 problems[-1] += log.read_text()[-900:]
                 log.unlink()
