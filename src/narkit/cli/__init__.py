@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from narkit import __version__
 from narkit.cli import bench, data, demo, evaluate, listing, records, report, solve, sweep, train, weights
 from narkit.cli.help import examples
+from narkit.sweeps.user_code import import_modules
 
 app = typer.Typer(
     name="narkit",
@@ -44,7 +44,7 @@ def _import_modules(names: list[str] | None) -> list[str]:
     for name in names or []:
         sys.path.insert(0, os.getcwd())
         try:
-            importlib.import_module(name)
+            import_modules([name])
         except ModuleNotFoundError as error:
             raise typer.BadParameter(f"{error}; expected a module as in `import {name}`") from None
         finally:
@@ -56,7 +56,12 @@ def _import_modules(names: list[str] | None) -> list[str]:
 def _options(
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", callback=_import_modules, help="Import your own algorithms first."),
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            callback=_import_modules,
+            help="Import your own algorithms, processors and systems first.",
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")

@@ -11,9 +11,9 @@ import re
 from narkit.report import paper
 from narkit.report.grid import Grid
 from narkit.report.provenance import cells_left, origin, remarks
+from narkit.report.published import summary
 from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown
-from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, is_complete, published_average
-from narkit.sweeps.systems import COLUMNS
+from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, has_ours, is_complete, published_average
 
 NOT_RUN = "not run yet"
 FIGURES = "docs/images"  # below the README's folder
@@ -66,10 +66,12 @@ def readme_part(grid: Grid) -> str:
 def highest_averages(grid: Grid) -> str:
     """Which column has the highest average over the thirty algorithms, ours and in the paper. All must be run."""
     ours, theirs = {}, {}
-    for column in COLUMNS:
+    for column in grid.columns:
         score, published = grid.column(column).average(), published_average(column, paper.labels())
-        if score is not None and published is not None:
-            ours[column.title], theirs[column.title] = score.mean, published.mean
+        if score is not None:
+            ours[column.title] = score.mean
+        if published is not None:
+            theirs[column.title] = published.mean
     best, published_best = max(ours, key=ours.__getitem__), max(theirs, key=theirs.__getitem__)
     return (
         f"The highest average over the thirty algorithms is {ours[best]:.2f}, of {best}; in the paper it is "
@@ -78,20 +80,26 @@ def highest_averages(grid: Grid) -> str:
 
 
 def headline_table(grid: Grid) -> Table:
-    """The averages of the paper's three main columns, a row for each; while cells are missing, over the others, too."""
-    columns = [column for column in COLUMNS if paper.algorithm_scores(column.name)]
+    """The averages of the columns that have scores by algorithm, published or ours, a row for each.
+
+    While cells are missing, also those over the others.
+    """
+    columns = [column for column in grid.columns if has_ours(grid, column)]
     complete = is_complete(grid, columns)
     rows = []
     for column in columns:
-        scores, summary = grid.column(column), paper.summary(column.name)
+        scores, theirs = grid.column(column), summary(column)
         pairs: list[tuple[Cell, Cell]] = [
             (published_average(column, paper.labels()), scores.average()),
-            (paper.Score(summary.average_of_categories, None, summary.seeds), scores.average_of_categories()),
+            (
+                theirs and paper.Score(theirs.average_of_categories, None, theirs.seeds),
+                scores.average_of_categories(),
+            ),
         ]
         if not complete:
             pairs.append((published_average(column, scores.runs), scores.average_of_those_run()))
         partly = f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN
-        cells = [cell for theirs, ours in pairs for cell in (theirs, ours or partly, difference(theirs, ours))]
+        cells = [cell for other, ours in pairs for cell in (other, ours or partly, difference(other, ours))]
         if not complete:
             cells.append(Number(len(scores.runs), SHARE))
         rows.append(Row(column.name, f"{column.title} (rule {column.rule})", cells))

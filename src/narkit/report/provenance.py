@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from narkit.report import paper
 from narkit.report.grid import Grid
-from narkit.sweeps.systems import COLUMNS
+from narkit.report.published import algorithm_scores
+from narkit.sweeps.systems import trainings
 
 
 def origin(grid: Grid) -> str:
@@ -17,9 +18,10 @@ def origin(grid: Grid) -> str:
     commits = _listed(record.commit or "unknown" for record in records)
     devices = _listed(record.device for record in records)
     versions = [_listed(f"{name} {record.versions.get(name, '?')}" for record in records) for name in ("narkit", "jax")]
-    counts = ", ".join(f"{len(grid.records(system))} of {system}" for system in grid.systems)
+    counts = ", ".join(f"{len(grid.records(system))} of {system.training}" for system in grid.trained)
+    plural = "s" if " and " in grid.preset else ""
     return (
-        f"From {len(grid.cells)} records of the preset {grid.preset} ({counts}); commit {commits}; {devices}; "
+        f"From {len(grid.cells)} records of the preset{plural} {grid.preset} ({counts}); commit {commits}; {devices}; "
         f"{', '.join(versions)}; digest of the records {grid.digest}."
     )
 
@@ -38,7 +40,7 @@ def remarks(grid: Grid) -> list[str]:
 
 def cells_left(grid: Grid) -> int:
     """How many cells of the columns that the paper has by algorithm were not run yet."""
-    systems = {column.system for column in COLUMNS if paper.algorithm_scores(column.name)}
+    systems = trainings(system for system in grid.systems if algorithm_scores(system))
     return sum(len(paper.labels()) - len(grid.records(system)) for system in systems)
 
 
