@@ -1,4 +1,4 @@
-"""A cell on a machine of a cluster: in a scratch folder that nobody else sees, with its files handed back at the end."""
+"""A cell on a machine of a cluster: in a scratch folder that nobody else sees, its files handed back at the end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Result:
 
 
 class Mailbox:
-    """An actor that workers tell their progress to; the driver takes it from there. It keeps the latest of each kind."""
+    """An actor that workers tell their progress to, for the driver to take; of each cell it keeps the latest only."""
 
     def __init__(self) -> None:
         self._letters: dict[tuple[str, str], tuple[Any, ...]] = {}

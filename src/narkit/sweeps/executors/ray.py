@@ -30,7 +30,7 @@ from narkit.training.record import RunRecord
 
 try:
     import ray  # pyright: ignore[reportMissingImports]
-    from ray import exceptions  # pyright: ignore[reportMissingImports]
+    from ray import cloudpickle, exceptions  # pyright: ignore[reportMissingImports]
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # pyright: ignore[reportMissingImports]
 except ImportError as error:
     raise SweepError(
@@ -124,7 +124,9 @@ class Ray(Executor):
             ray.init(address=self.address, **options)
         except (ConnectionError, RuntimeError, ValueError, exceptions.RayError) as error:
             hint = "; `--address local` starts Ray on this machine" if self.address == AUTO else ""
-            raise SweepError(f"--address {self.address}: no cluster answers there ({_first_line(error)}){hint}") from None
+            raise SweepError(
+                f"--address {self.address}: no cluster answers there ({_first_line(error)}){hint}"
+            ) from None
         self.is_ours = True
 
     def _look_at_cluster(self) -> None:
@@ -157,9 +159,9 @@ class Ray(Executor):
 
     def _check_software(self) -> None:
         """Refuses machines on which cells could not run, or would run other code."""
-        ray.cloudpickle.register_pickle_by_value(software)  # narkit need not be installed where it runs
+        cloudpickle.register_pickle_by_value(software)  # narkit need not be installed where it runs
         try:
-            task = ray.remote(num_cpus=0, max_retries=2)(software.describe)
+            task: Any = ray.remote(num_cpus=0, max_retries=2)(software.describe)
             asked = [
                 task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)).remote(
                     self.storage
@@ -170,15 +172,15 @@ class Ray(Executor):
         except exceptions.RayError as error:
             raise SweepError(f"the machines of the cluster do not answer: {_first_line(error)}") from None
         finally:
-            ray.cloudpickle.unregister_pickle_by_value(software)
+            cloudpickle.unregister_pickle_by_value(software)
         self.software = software.describe()
         for each in found:
             if (differs := software.difference(self.software, each)) is not None:
                 raise SweepError(differs)
             if (why := each.get("storage_error")) is not None:
                 raise SweepError(
-                    f"--storage {self.storage}: expected a place that every machine can write to, but {each['machine']} "
-                    f"cannot: {why}"
+                    f"--storage {self.storage}: expected a place that every machine can write to, but on "
+                    f"{each['machine']} that fails: {why}"
                 )
         sizes = [int(each["gpu_memory"]) for each in found]
         self.gpu_memory = min((size for size in sizes if size), default=0)

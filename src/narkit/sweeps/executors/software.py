@@ -74,7 +74,9 @@ def difference(driver: Mapping[str, str], worker: Mapping[str, str]) -> str | No
     ]
     if not parts and driver[SOURCE] != worker[SOURCE]:
         version = f"narkit {driver['narkit']}"
-        parts = [f"{version} with source files {driver[SOURCE]} here, {version} with others, {worker[SOURCE]}, on {where}"]
+        parts = [
+            f"{version} with source files {driver[SOURCE]} here, {version} with others, {worker[SOURCE]}, on {where}"
+        ]
     if not parts:
         return None
     return f"expected the same versions everywhere, got {'; '.join(parts)}. Install the same ones on every machine"

@@ -62,7 +62,7 @@ class Storage:
         """Brings the latest whole checkpoint into the new folder of a run; its step, 0 if there is none."""
         for name in self._names():
             try:
-                content = self._files.cat_file(f"{self._folder}/{name}")
+                content = bytes(self._files.cat_file(f"{self._folder}/{name}"))  # type: ignore[arg-type]
             except FileNotFoundError:  # another process has just stored a newer one
                 continue
             step, digest = _parts(name)
