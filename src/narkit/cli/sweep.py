@@ -83,6 +83,9 @@ def sweep(
     processes: Annotated[
         int, typer.Option(min=1, help="Cells at a time, each in a process of its own, the longest first.")
     ] = 1,
+    devices: Annotated[
+        int, typer.Option(min=1, help="Share seeds and batches of a cell out among so many devices.")
+    ] = 1,
     on: Annotated[
         str | None, typer.Option(metavar="ray", help="Run the cells on a Ray cluster.", show_default="this machine")
     ] = None,
@@ -118,6 +121,7 @@ def sweep(
 
     given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     cells = grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
+    check_shares(cells, devices)
     kept = chosen_weights(weights, no_weights, cells)
     directory = checked_directory(out or _default_folder(cells), cells)
     console = Console()
@@ -128,9 +132,19 @@ def sweep(
     else:
         if seconds is not None:  # what loading JAX has taken counts
             seconds = max(0.0, seconds - (time.monotonic() - began))
-        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
+        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every, devices)
         executor = chosen_executor(on, cluster, processes)
         run(console, directory, cells, options, executor)
+
+
+def check_shares(cells: Sequence[Cell], devices: int) -> None:
+    """Refuses a number of devices that cells cannot be shared out among; how many there are, the cells find out."""
+    if devices > 1:
+        from narkit.training.sharding import shares
+
+        with mistakes():
+            for cell in cells:
+                shares(cell.config, devices)
 
 
 def check_cluster_options(on: str | None, cluster: dict[str, Any], processes: int, compile_ahead: bool | None) -> None:

@@ -96,7 +96,7 @@ def run_order(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
     """The task of a cell. The order is unpickled here, since that may need the user's own code."""
     code.install()
     order: Order = pickle.loads(pickled)
-    if (differs := difference(order.software, describe())) is not None:
+    if (differs := difference(order.software, describe(gpus=False))) is not None:
         return Result(How.CANNOT_GO_ON, differs)
     _set_up(order)
     seconds = None if order.ends_at is None else max(0.0, order.ends_at - time.time())

@@ -85,10 +85,10 @@ class Ray(Executor):
         self.flights: dict[Any, _Flight] = {}
         self.is_ours = False  # whether to disconnect at the end
         self.mailbox: Any = None
+        self.letters: Any = None  # asked of the mailbox
 
     def open(self, context: Context) -> None:
         self.context = context
-        self.by_name = {cell.name: cell for cell in context.cells}
         try:
             self._connect()
             self._look_at_cluster()
@@ -136,12 +136,17 @@ class Ray(Executor):
 
     def _chosen_gpus(self) -> float:
         available = sum(machine.get(resources.GPU, 0.0) for machine in self.machines)
+        devices = self.context.options.devices
         if self.gpus_per_cell is None:
-            return 1.0 if available else 0.0
+            return float(devices) if available else 0.0
         if self.gpus_per_cell and not available:
             raise SweepError(
                 f"--gpus-per-cell {self.gpus_per_cell:g}: expected a cluster with GPUs, got {len(self.machines)} "
                 "machines without any; start one with a GPU first, or give --gpus-per-cell 0"
+            )
+        if self.gpus_per_cell and self.gpus_per_cell < devices > 1:
+            raise SweepError(
+                f"--gpus-per-cell: expected at least the {devices} of --devices, got {self.gpus_per_cell:g}"
             )
         return self.gpus_per_cell
 
@@ -242,6 +247,8 @@ class Ray(Executor):
         ready, _ = ray.wait(references, num_returns=1, timeout=seconds)
         if ready and len(references) > 1:
             ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        if ready:
+            self._pass_on(TURN)
         found = [self._end(self.flights.pop(reference), reference) for reference in ready]
         return [ended for ended in found if ended is not None]
 
@@ -262,7 +269,6 @@ class Ray(Executor):
                 return None
             text = f"its worker was lost {flight.tries} times, at last: {_first_line(error)}"
             result = Result(How.FAILED, text, text)
-        self._pass_on()
         return self._conclude(flight, result)
 
     def _try_again(self, flight: _Flight, error: Exception) -> None:
@@ -293,16 +299,21 @@ class Ray(Executor):
         claim.release()
         return Ended(cell, result.how, result.error, result.kind, result.missing)
 
-    def _pass_on(self) -> None:
-        """Tells the observer what the workers have said."""
-        if self.mailbox is None:
+    def _pass_on(self, seconds: float = 0.0) -> None:
+        """Tells the observer what the workers have said, waiting so long for the mailbox."""
+        if self.letters is None:
+            self.letters = self.mailbox.take.remote()
+        if not ray.wait([self.letters], timeout=seconds)[0]:
             return
+        taken, self.letters = self.letters, None
         try:
-            letters = ray.get(self.mailbox.take.remote(), timeout=10 * TURN)
-        except exceptions.RayError:  # it moves to another machine; only progress is lost
+            letters = ray.get(taken)
+        except exceptions.RayError:  # the mailbox moves to another machine; only progress is lost
             return
+        cells = {flight.cell.name: flight.cell for flight in self.flights.values()}
         for name, method, arguments in letters:
-            getattr(self.context.observer, method)(self.by_name[name], *arguments)
+            if name in cells:  # else it comes too late
+                getattr(self.context.observer, method)(cells[name], *arguments)
 
     def close(self) -> None:
         """Has all cells stop, those that run after they have saved, and waits for them."""

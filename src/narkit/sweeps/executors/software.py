@@ -19,9 +19,10 @@ COMPARED = {
 SOURCE = "source"  # a digest of narkit's own files
 
 
-def describe(storage: str | None = None) -> dict[str, str]:
+def describe(storage: str | None = None, gpus: bool = True) -> dict[str, str]:
     """The machine that this runs on: its name, versions, the memory of its smallest GPU in bytes (0: no GPU seen), and
     in `storage_error` why the storage of checkpoints cannot be written from here, if it cannot."""
+    import contextlib
     import hashlib
     import importlib
     import importlib.metadata
@@ -46,12 +47,12 @@ def describe(storage: str | None = None) -> dict[str, str]:
         found["narkit"], found["source"] = str(narkit.__version__), digest.hexdigest()[:12]
     except ImportError:
         found["narkit"], found["source"] = "none", "none"
-    try:
+    found["gpu_memory"] = "0"
+    if gpus:
         asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-        sizes = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.split()
-        found["gpu_memory"] = str(min(int(size) for size in sizes) * 2**20)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        found["gpu_memory"] = "0"
+        with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+            sizes = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+            found["gpu_memory"] = str(min(int(size) for size in sizes) * 2**20)
     if storage is not None:
         try:
             filesystem, folder_name = importlib.import_module("fsspec.core").url_to_fs(storage)
