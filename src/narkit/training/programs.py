@@ -68,7 +68,8 @@ class Programs:
         clip = optax.clip_by_global_norm(config.gradient_clip) if config.gradient_clip else optax.identity()
         self._optimizer = optax.chain(clip, optax.adam(config.learning_rate))
         options = compiler_options()
-        step, predict = {}, {}
+        step: dict[str, Any] = {}
+        predict: dict[str, Any] = {}
         if self.shards is not None:
             by_seed = self.shards.by_seed
             step = {"in_shardings": (by_seed, by_seed, by_seed), "out_shardings": (by_seed, by_seed)}
