@@ -36,10 +36,10 @@ def test_numbers_that_do_not_fit() -> None:
 def test_fused_kernels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import jax
 
-    from narkit.fused import launch
+    from narkit.fused import availability
 
     monkeypatch.setattr(jax, "local_devices", lambda: jax.devices() * 2)
-    with launch.use("fused"), pytest.raises(DevicesError, match="NARKIT_KERNELS=plain"):
+    with availability.use("fused"), pytest.raises(DevicesError, match="NARKIT_KERNELS=plain"):
         Shards.over(config(2, 4), 2)
 
 

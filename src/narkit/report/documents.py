@@ -10,7 +10,7 @@ import re
 
 from narkit.report import paper
 from narkit.report.grid import Grid
-from narkit.report.provenance import cells_left, origin, remarks
+from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
 from narkit.report.published import summary
 from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown
 from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, has_ours, is_complete, published_average
@@ -41,7 +41,7 @@ def with_part(document: str, part: str, command: str) -> str:
 def readme_part(grid: Grid) -> str:
     """The README's results: averages, all thirty algorithms, and the figures once there are records."""
     left = cells_left(grid)
-    parts = [origin(grid) + (f" {left} of 60 cells are {NOT_RUN}." if left else ""), ""]
+    parts = [origin(grid) + (f" {left} of {cells_wanted(grid)} cells are {NOT_RUN}." if left else ""), ""]
     parts += [markdown(headline_table(grid))]
     parts += [
         *([] if left else [highest_averages(grid), ""]),
@@ -64,7 +64,7 @@ def readme_part(grid: Grid) -> str:
 
 
 def highest_averages(grid: Grid) -> str:
-    """Which column has the highest average over the thirty algorithms, ours and in the paper. All must be run."""
+    """Which column has the highest average over the thirty algorithms, ours and in the paper; empty without both."""
     ours, theirs = {}, {}
     for column in grid.columns:
         score, published = grid.column(column).average(), published_average(column, paper.labels())
@@ -72,10 +72,13 @@ def highest_averages(grid: Grid) -> str:
             ours[column.title] = score.mean
         if published is not None:
             theirs[column.title] = published.mean
-    best, published_best = max(ours, key=ours.__getitem__), max(theirs, key=theirs.__getitem__)
+    found = [(means[best], best) for means in (ours, theirs) if means for best in [max(means, key=means.__getitem__)]]
+    if len(found) < 2:
+        return ""
+    (mean, best), (published_mean, published_best) = found
     return (
-        f"The highest average over the thirty algorithms is {ours[best]:.2f}, of {best}; in the paper it is "
-        f"{theirs[published_best]:.2f}, of {published_best}."
+        f"The highest average over the thirty algorithms is {mean:.2f}, of {best}; in the paper it is "
+        f"{published_mean:.2f}, of {published_best}."
     )
 
 

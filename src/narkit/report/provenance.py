@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from narkit.report import paper
 from narkit.report.grid import Grid
 from narkit.report.published import algorithm_scores
-from narkit.sweeps.systems import trainings
+from narkit.sweeps.systems import System, trainings
 
 
 def origin(grid: Grid) -> str:
@@ -40,8 +40,16 @@ def remarks(grid: Grid) -> list[str]:
 
 def cells_left(grid: Grid) -> int:
     """How many cells of the columns that the paper has by algorithm were not run yet."""
-    systems = trainings(system for system in grid.systems if algorithm_scores(system))
-    return sum(len(paper.labels()) - len(grid.records(system)) for system in systems)
+    return cells_wanted(grid) - sum(len(grid.records(system)) for system in _published(grid))
+
+
+def cells_wanted(grid: Grid) -> int:
+    """How many cells those columns have."""
+    return len(paper.labels()) * len(_published(grid))
+
+
+def _published(grid: Grid) -> list[System]:
+    return list(trainings(system for system in grid.systems if algorithm_scores(system)))
 
 
 def _listed(words: Iterable[str]) -> str:

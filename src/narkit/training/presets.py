@@ -1,4 +1,7 @@
-"""Named settings of training. `narkit train --preset paper` and `preset("paper", algorithms="bfs")` use them."""
+"""Named settings of training. `narkit train --preset paper` and `preset("paper", algorithms="bfs")` use them.
+
+From elsewhere: `PRESETS["mine"] = {"steps": 2000}`; what is not said has the defaults of `TrainConfig`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 from narkit.errors import UnknownNameError
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {
+PRESETS: dict[str, Mapping[str, Any]] = {
     # The protocol of Jung & Ahn (2023). Their code validates every 50 steps; every 200 steps on 128 samples of each
     # size tracks the same two rules at a small part of the cost.
     "paper": {

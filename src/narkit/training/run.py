@@ -13,7 +13,6 @@ import jax
 
 from narkit import machine
 from narkit.compiler import keep_compiled_programs as keep_compiled_programs
-from narkit.fused import launch
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
@@ -179,7 +178,7 @@ class _Run:
 def _how_it_ran(trainer: Trainer) -> dict[str, str]:
     """What else decides about numbers: whether kernels were fused, the flags of XLA, the precision of products, and
     among how many devices sums were divided."""
-    found = {"kernels": launch.mode().value}
+    found = {"kernels": "plain" if trainer.programs.acceleration.form is None else "fused"}
     if trainer.programs.shards is not None:
         found["devices"] = str(trainer.programs.shards.mesh.size)
     if flags := os.environ.get("XLA_FLAGS"):
@@ -221,6 +220,7 @@ def make_record(
         waiting_share=timings.waiting_for_data / max(timings.training, 1e-9),
         compiling_share=timings.compiling / max(timings.total, 1e-9),
         versions=machine.versions(*PACKAGES) | _how_it_ran(trainer),
+        fast_path=trainer.programs.acceleration.report,
         commit=None if commit == "unknown" else commit,
         device=machine.device_name(),
         peak_memory=peak,

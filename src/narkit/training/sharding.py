@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from narkit.fused import launch
+from narkit.fused import availability
 from narkit.models.network import DeviceBatch
 from narkit.training.config import TrainConfig
 
@@ -56,10 +56,10 @@ class Shards:
         there = jax.local_devices()
         if len(there) < devices:
             raise DevicesError(f"devices: expected at most {len(there)}, which this process has, got {devices}")
-        if launch.mode() is launch.Mode.FUSED:
+        if availability.mode() is availability.Mode.FUSED:
             raise DevicesError(
                 f"devices: expected 1 with fused kernels, got {devices}: a fused kernel computes all seeds and samples "
-                f"in one launch, which XLA cannot divide; {launch.ENVIRONMENT}=plain does without them"
+                f"in one launch, which XLA cannot divide; {availability.ENVIRONMENT}=plain does without them"
             )
         return cls(Mesh(np.array(there[:devices]).reshape(over_seeds, over_batch), (SEED, BATCH)))
 
