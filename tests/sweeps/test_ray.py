@@ -36,6 +36,7 @@ def cluster(program_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[An
 
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(program_cache))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # else whatever else runs on the machine goes first
     made = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     yield made
     ray.shutdown()
