@@ -77,7 +77,8 @@ def sweep(
         bool | None, typer.Option(help="Compile the next cell while one trains.", show_default="on a GPU")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="That make data and compile.", show_default="one per core, at most 8")
+        int | None,
+        typer.Option(min=1, help="How many threads make data and compile.", show_default="one per core, at most 8"),
     ] = None,
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
     processes: Annotated[
