@@ -7,6 +7,7 @@ machine; they go through everything that real ones do but the training. Needs th
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import pickle
@@ -137,24 +138,27 @@ def template() -> bytes:
         return SweepDirectory(folder).record(cells[0]).read_bytes()
 
 
-def in_new_process(*arguments: str) -> Measured:
+def in_new_process(record: bytes, *arguments: str) -> Measured:
     """Measures in a process of its own, so that none finds memory or workers of another."""
-    with tempfile.NamedTemporaryFile() as file:
-        subprocess.run([sys.executable, __file__, "--out", file.name, *arguments], check=True)
-        return pickle.loads(Path(file.name).read_bytes())
+    with tempfile.TemporaryDirectory() as folder:
+        out, given = Path(folder, "out"), Path(folder, "record")
+        given.write_bytes(record)
+        subprocess.run([sys.executable, __file__, "--out", out, "--measure", *arguments, given], check=True)
+        return Measured(**json.loads(out.read_text()))
 
 
-def measure_here(kind: str, workers: int, count: int, seconds: float) -> Measured:
+def measure_here(kind: str, workers: int, count: int, seconds: float, record: Path) -> Measured:
     start_ray(workers)
     if kind == "real":
         return measure(real_cells(count), run_order)
-    work = Sleeping(seconds, template())
+    work = Sleeping(seconds, record.read_bytes())
     measure(sleeping_cells(workers, "warm_up"), Sleeping(2.0, work.record))  # workers start and import narkit
     return measure(sleeping_cells(count, "sleeping"), work)
 
 
 def report(args: argparse.Namespace) -> str:
-    many = in_new_process("--measure", "sleeping", "8", str(args.cells), "0")
+    record = template()
+    many = in_new_process(record, "sleeping", "8", str(args.cells), "0")
     lines = [
         "# Sweeps on Ray: what they cost",
         "",
@@ -180,7 +184,7 @@ def report(args: argparse.Namespace) -> str:
         "| ---: | ---: | ---: | ---: |",
     ]
     for workers in (1, 2, 4, 8):
-        found = in_new_process("--measure", "sleeping", str(workers), str(workers * args.rounds), str(args.seconds))
+        found = in_new_process(record, "sleeping", str(workers), str(workers * args.rounds), str(args.seconds))
         share = args.rounds * args.seconds / found.seconds
         lines.append(f"| {workers} | {found.cells} | {found.seconds:.1f} | {100 * share:.1f} % |")
     lines += [
@@ -196,7 +200,7 @@ def report(args: argparse.Namespace) -> str:
     ]
     alone = None
     for workers in args.real_workers:
-        found = in_new_process("--measure", "real", str(workers), str(args.real), "0")
+        found = in_new_process(record, "real", str(workers), str(args.real), "0")
         alone = alone or found.seconds * workers
         first = "—" if found.to_first_step is None else f"{found.to_first_step:.1f}"
         rate, share = 60 * found.cells / found.seconds, alone / (workers * found.seconds)
@@ -212,13 +216,15 @@ def main() -> None:
     parser.add_argument("--real", type=int, default=8, help="how many real cells")
     parser.add_argument("--real-workers", type=int, nargs="*", default=[1, 2, 4, 8])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
-    parser.add_argument("--measure", nargs=4, metavar=("KIND", "WORKERS", "CELLS", "SECONDS"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--measure", nargs=5, metavar=("KIND", "WORKERS", "CELLS", "SECONDS", "RECORD"), help=argparse.SUPPRESS
+    )
     args = parser.parse_args()
     if args.measure:
-        kind, workers, count, seconds = args.measure
-        result = measure_here(kind, int(workers), int(count), float(seconds))
+        kind, workers, count, seconds, record = args.measure
+        result = measure_here(kind, int(workers), int(count), float(seconds), Path(record))
         ray.shutdown()
-        args.out.write_bytes(pickle.dumps(result))
+        args.out.write_text(json.dumps(vars(result)))
         return
     args.out.write_text(report(args))
 

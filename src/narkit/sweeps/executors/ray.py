@@ -102,7 +102,7 @@ class Ray(Executor):
         self.options = replace(context.options, budget=None, compile_ahead=False, threads=self.threads)
         self.commit = machine.commit()
         # A process that has used a GPU keeps some of its memory, so it runs one cell only.
-        self.task = ray.remote(max_retries=0, max_calls=1 if self.gpus else 0)(_as_function(self.work))
+        self.task: Any = ray.remote(max_retries=0, max_calls=1 if self.gpus else 0)(_as_function(self.work))
         head = next((node["NodeID"] for node in self.nodes if "node:__internal_head__" in node["Resources"]), None)
         place = NodeAffinitySchedulingStrategy(head, soft=True) if head else "DEFAULT"
         actor = ray.remote(num_cpus=0, max_restarts=-1)(Mailbox)
