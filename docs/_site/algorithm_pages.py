@@ -10,7 +10,7 @@ from pathlib import Path
 import narkit
 from narkit.algorithms.meanings import value_names
 from narkit.cli.listing import SIZE, TYPICAL_LENGTHS
-from narkit.data.execution import random_run
+from narkit.data.eventful import eventful_run, readable_size
 from narkit.report.grid import read_grid
 from narkit.report.picture import draw
 from narkit.report.rendering import Row, Table, text
@@ -165,7 +165,7 @@ def _scores(table: Table, row: Row | None) -> list[str]:
 
 def _picture(entry: Algorithm) -> bytes:
     out = io.BytesIO()
-    draw(random_run(entry.name, NODES, seed=1, density=0.7)).savefig(out, dpi=110, format="png")
+    draw(eventful_run(entry.name, readable_size(entry.name, NODES), density=0.7)).savefig(out, dpi=110, format="png")
     return out.getvalue()
 
 

@@ -91,6 +91,10 @@ class Chromium:
     def visit(self, address: str) -> None:
         self._post("/url", url=address)
 
+    def into_frame(self, place: int) -> None:
+        """Goes on inside of a frame of the page."""
+        self._post("/frame", id=place)
+
     def do(self, script: str, *arguments: Any) -> Any:
         """Runs a script in the page and returns what it returns, waiting for promises."""
         return self._post("/execute/sync", script=script, args=list(arguments))
