@@ -100,7 +100,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[int], None]]]:
 def test_a_disk_that_is_full_at_every_write(
     tiny: Tiny, expected: narkit.RunRecord, small_disk: tuple[Path, Callable[[int], None]]
 ) -> None:
-    """The disk grows by a page at a time. Each time the run goes on until there is no room again, and ends the same."""
+    """The disk grows by a few pages at a time. Each time the run goes on until there is no room again, and ends the same."""
     place, grow = small_disk
     kilobytes, refusals, steps = 16, 0, set()
     while True:
@@ -112,7 +112,7 @@ def test_a_disk_that_is_full_at_every_write(
             refusals += 1
             folder = place / "run" / "checkpoints"
             steps |= {path.name for path in folder.glob("*") if path.name.isdigit()} if folder.is_dir() else set()
-            kilobytes += 8
+            kilobytes += 24
             assert kilobytes < 4000
             grow(kilobytes)
     print(f"\nno room {refusals} times, up to {kilobytes} KB; checkpoints seen: {sorted(steps)}")
