@@ -42,20 +42,25 @@ app = typer.Typer()
 )
 def sweep(
     preset: Annotated[
-        str | None, typer.Option(help="paper, plus, quick, clrs2022 or yours.", show_default="that of the systems")
+        str | None,
+        typer.Option(help="The preset: paper, plus, quick, clrs2022 or yours.", show_default="that of the systems"),
     ] = None,
     systems: Annotated[
         str, typer.Option(help="Registered systems or processors, with commas between.")
     ] = "team,triplet_gmpnn",
-    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
+    algorithms: Annotated[
+        str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")
+    ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="How many, trained as one program.", show_default="5, with clrs2022 3"),
+        typer.Option(min=1, help="The number of seeds, trained as one program.", show_default="5, with clrs2022 3"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of records and weights.", show_default="results/PRESET")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="The number of training steps.", show_default="the preset's")
+    ] = None,
     hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
     settings: Annotated[
