@@ -48,6 +48,7 @@ def train(
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
+    devices: Annotated[int, typer.Option(min=1, help="Share seeds and batches out among so many devices.")] = 1,
 ) -> None:
     """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
     from rich.console import Console
@@ -55,7 +56,11 @@ def train(
     console = Console()
     given = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     if resume is not None:
-        unused = [option for name, option in given_options(context).items() if name not in ("resume", "tensorboard")]
+        unused = [
+            option
+            for name, option in given_options(context).items()
+            if name not in ("resume", "tensorboard", "devices")
+        ]
         if unused:
             raise typer.BadParameter(
                 f"expected no options of the run, got {', '.join(unused)}: its folder has them; leave them out, or "
@@ -74,7 +79,17 @@ def train(
         with mistakes():
             config = configuration(preset, names, given | typed, settings or [])
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
-    run_training(console, config, folder, tensorboard)
+    check_devices(config, devices)
+    run_training(console, config, folder, tensorboard, devices)
+
+
+def check_devices(config: TrainConfig, devices: int) -> None:
+    """Refuses a number of devices that the run cannot be shared out among, or that this process does not have."""
+    if devices > 1:
+        from narkit.training.sharding import Shards
+
+        with mistakes():
+            Shards.over(config, devices)
 
 
 def configuration(
@@ -100,7 +115,7 @@ def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, 
     return parsed
 
 
-def run_training(console: Console, config: TrainConfig, out: Path, tensorboard: bool) -> RunRecord:
+def run_training(console: Console, config: TrainConfig, out: Path, tensorboard: bool, devices: int = 1) -> RunRecord:
     """Trains with a display and prints the result."""
     from narkit.cli.training_display import Both, LiveDisplay, clear_ends
     from narkit.training.run import Observer
@@ -114,7 +129,7 @@ def run_training(console: Console, config: TrainConfig, out: Path, tensorboard: 
         with mistakes():
             observer = Both(display, TensorBoard(out / "tensorboard"))
     with clear_ends(console, out), display:
-        record = run(config, out, observer=observer)
+        record = run(config, out, observer=observer, devices=devices)
     print_record(console, record)
     console.print(f"record, metrics and checkpoints: {out}", soft_wrap=True, highlight=False)
     return record

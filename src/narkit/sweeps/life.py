@@ -58,7 +58,7 @@ def run_cell(
     observer.cell_begins(cell, step, predicted.seconds if predicted.is_known else None)
 
     def new_trainer() -> Trainer:
-        return Trainer(cell.config, threads=options.threads or default_threads())
+        return Trainer(cell.config, threads=options.threads or default_threads(), devices=options.devices)
 
     try:
         directory.forget_failure(cell)

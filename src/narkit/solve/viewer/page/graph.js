@@ -1,7 +1,7 @@
 // Graphs: nodes with tags, numbers and colours, edges with weights, pointers as arrows.
 const labelPlaces = new Map(); // width -> where along its edge each weight is written; it depends on nothing else
 
-const longest = (width) => (width < 500 ? 9 : 12); // characters of a label
+const longest = (width) => (width >= 500 ? 12 : size > 8 ? 7 : 9); // characters of a label
 
 function graphGeometry(width) {
   const { positions } = run.drawing;
@@ -12,7 +12,7 @@ function graphGeometry(width) {
   const side = isLong ? 46 : radius + 26;
   const most = run.drawing.matrices ? 330 : size > 18 ? 620 : 500;
   const isNarrow = width < 500;
-  const height = Math.round(isNarrow ? Math.max(330, width * (isLong || size > 10 ? 1.2 : 0.95)) : Math.min(width * 0.82, most));
+  const height = Math.round(isNarrow ? Math.max(330, width * (isLong && size > 8 ? 1.5 : isLong || size > 10 ? 1.2 : 0.95)) : Math.min(width * 0.82, most));
   const nodes = positions.map(([x, y]) => ({ x: side + x * (width - 2 * side), y: top + y * (height - top - bottom) }));
   const half = run.labels.map((text) => (isLong ? Math.max(radius, textWidth(shorten(text, longest(width)), isNarrow ? 11.5 : 13) / 2 + (isNarrow ? 6 : 8)) : radius));
   return { nodes, radius, half, height, width };

@@ -179,9 +179,9 @@ function countErrors() {
 
 function notes() {
   const text = [...run.about, ...run.notes];
-  if (run.network !== null) text.push("Left is the textbook’s run, right the network’s, at the same step. The network reads its own predictions, so an error stays and grows.");
+  if (run.network !== null) text.push("Left is the textbook’s run, right the network’s, at the same step. The network reads its own predictions: an error may spread, or be mended later.");
   text.push("Keys: ← and → one step, Home and End to the first step and the answer, space plays, E goes to the first error.");
-  $$("notes").append(...text.map((line) => html("p", {}, line)));
+  $$("notes").append(...text.map((line) => html("p", {}, `${line[0].toUpperCase()}${line.slice(1).replace(/\.?$/, ".")}`)));
 }
 
 function start() {
