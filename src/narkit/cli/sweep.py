@@ -96,7 +96,8 @@ def sweep(
         str | None, typer.Option(metavar="ray", help="Run the cells on a Ray cluster.", show_default="this machine")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(help="Of the cluster: auto, local, HOST:PORT or ray://HOST:PORT.", show_default="auto")
+        str | None,
+        typer.Option(help="Where the cluster is: auto, local, HOST:PORT or ray://HOST:PORT.", show_default="auto"),
     ] = None,
     gpus_per_cell: Annotated[
         float | None,

@@ -163,12 +163,6 @@ class SweepDirectory:
                 return None
             return claim
 
-    def keep(self, cell: Cell, record: bytes, weights: bytes | None) -> None:
-        """Writes a finished cell that ran elsewhere: its weights, then its record, each whole or not at all."""
-        if weights is not None:
-            write_with_folder(self.weights(cell), weights)
-        write_with_folder(self.record(cell), record)
-
     def failure(self, cell: Cell) -> str | None:
         """What went wrong with a cell."""
         with contextlib.suppress(FileNotFoundError):
