@@ -101,7 +101,11 @@ def sweep(
     ] = None,
     gpus_per_cell: Annotated[
         float | None,
-        typer.Option(min=0.0, help="GPUs, or a share of one, on the cluster.", show_default="1 where there are any"),
+        typer.Option(
+            min=0.0,
+            help="How many GPUs, or which share of one, a cell gets on the cluster.",
+            show_default="1 where there are any",
+        ),
     ] = None,
     storage: Annotated[
         str | None, typer.Option(metavar="URL", help="Keep checkpoints of cells on the cluster here.")
