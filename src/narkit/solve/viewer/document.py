@@ -19,7 +19,7 @@ from narkit.solve.viewer.attention import packed
 from narkit.solve.viewer.run import Run, compact, default_labels, differences
 from narkit.spec import Kind, Probe, Stage
 
-SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "main")
+SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "lists", "legend", "main")
 FIRST_STEP_GIVEN = "The network is given the first step; everything after it is its own."
 
 
