@@ -164,7 +164,7 @@ assert not xla_bridge.backends_are_initialized()
 @pytest.mark.usefixtures("program_cache")
 def test_a_sweep_that_has_lost_the_device_tries_no_other_cell(tiny_cells: TinyCells, tmp_path: Path) -> None:
     class Lose(SweepObserver):
-        def preparing(self, trainer: object) -> None:
+        def on_prepare(self, trainer: object) -> None:
             raise RuntimeError(LOST)
 
     options = SweepOptions(threads=1, compile_ahead=False)

@@ -59,7 +59,7 @@ class FailAt(Log):
         super().__init__()
         self._at = (algorithm, step)
 
-    def step(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         if (trainer.config.algorithms[0], trainer.progress.step) == self._at:
             for thread in threading.enumerate():
                 if thread.name == f"{COMPILING}-mpnn/bfs":
@@ -162,7 +162,7 @@ def test_a_budget_ends_with_everything_saved(
     asked = Interruption(1000.0)
 
     class Slow(Log):
-        def step(self, trainer: Trainer) -> None:
+        def on_step(self, trainer: Trainer) -> None:
             if trainer.progress.step == 5:
                 asked.deadline = 0.0  # as if the step had taken long
 

@@ -21,6 +21,7 @@ from narkit.sweeps.lengths import mean_training_steps
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.sweep import SweepObserver
 from narkit.sweeps.systems import COLUMNS, main_rule
+from narkit.training.progress import Point
 from narkit.training.record import RunRecord
 from narkit.training.trainer import Trainer
 
@@ -91,19 +92,19 @@ class SweepDisplay(SweepObserver):
 
     # What happens within a cell.
 
-    def preparing(self, trainer: Trainer) -> None:
+    def on_prepare(self, trainer: Trainer) -> None:
         self._enter("compiling", trainer)
 
-    def started(self, trainer: Trainer) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         self._first_step = trainer.progress.step
         self._enter("training", trainer)
 
-    def point(self, trainer: Trainer) -> None:
+    def on_point(self, trainer: Trainer, point: Point) -> None:
         if not self._is_live and time.monotonic() - self._told >= EVERY:
             self._told = time.monotonic()
             self.say(f"{self._cell.name if self._cell else ''} {self._state()}")
 
-    def testing(self, trainer: Trainer) -> None:
+    def on_test(self, trainer: Trainer) -> None:
         self._enter("testing", trainer)
 
     def _enter(self, phase: str, trainer: Trainer) -> None:

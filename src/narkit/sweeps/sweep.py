@@ -20,10 +20,11 @@ from narkit.sweeps.cells import Cell, Claim, SweepDirectory
 from narkit.sweeps.failures import Failure, kind_of
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
+from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interrupted, Interruption, OutOfTime, interruption
 from narkit.training.record import RunRecord, Weights
-from narkit.training.run import Observer, default_threads, keep_compiled_programs, train_until
+from narkit.training.run import default_threads, keep_compiled_programs, train_until
 from narkit.training.trainer import COMPILING, Trainer
 
 SPARE_SECONDS = 5.0  # of a budget, kept for saving
@@ -31,8 +32,8 @@ SPARE_SHARE = 1.15  # a cell is taken to need this much more than predicted
 WEIGHTS_DTYPE = "bfloat16"
 
 
-class SweepObserver(Observer):
-    """Is told how a sweep goes, and as an observer of runs how a cell goes; every method may stay as it is."""
+class SweepObserver(Callback):
+    """Is told how a sweep goes, and as a callback of runs how a cell goes; every method may stay as it is."""
 
     def cell_begins(self, cell: Cell, step: int) -> None:
         """A cell is about to run, from this step on."""
@@ -143,27 +144,16 @@ class _Ahead:
         self.claim.release()
 
 
-class _CellObserver(Observer):
-    """Passes on what happens in a run, and has the next cell compiled once training has begun."""
+class _Begun(Callback):
+    """Has the next cell compiled once training has begun."""
 
-    def __init__(self, inner: Observer, begun: Callable[[], None]):
-        self._inner, self._begun = inner, begun
+    def __init__(self, begun: Callable[[], None]):
+        self._begun = begun
 
-    def preparing(self, trainer: Trainer) -> None:
-        self._inner.preparing(trainer)
-
-    def step(self, trainer: Trainer) -> None:
-        self._inner.step(trainer)
-
-    def point(self, trainer: Trainer) -> None:
-        self._inner.point(trainer)
-
-    def started(self, trainer: Trainer) -> None:
-        self._inner.started(trainer)
+    def on_start(self, trainer: Trainer) -> None:
         self._begun()
 
-    def testing(self, trainer: Trainer) -> None:
-        self._inner.testing(trainer)
+    def on_test(self, trainer: Trainer) -> None:
         self._begun()
 
 
@@ -292,7 +282,7 @@ class _Sweep:
             cell.config,
             make_trainer,
             self.directory.run(cell),
-            observer=_CellObserver(self.observer, self._begin_ahead),
+            callbacks=[self.observer, _Begun(self._begin_ahead)],
             save_every=self.options.save_every,
         )
 
