@@ -20,7 +20,7 @@ from narkit.report.picture import draw
 
 COMMANDS = [
     ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],
-    ["sweep"], ["records", "check"],
+    ["sweep"], ["records", "check"], ["view"],
 ]  # fmt: skip
 
 

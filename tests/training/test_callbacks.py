@@ -129,7 +129,7 @@ def history(file: Path) -> dict[int, dict[str, float]]:
         content += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):  # whole, or the last part
-            record = wandb_internal_pb2.Record()
+            record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]
             record.ParseFromString(content)
             content = b""
             if record.history.item:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from narkit import __version__
-from narkit.cli import bench, data, demo, evaluate, listing, records, report, solve, sweep, train, weights
+from narkit.cli import bench, data, demo, evaluate, listing, records, report, solve, sweep, train, view, weights
 from narkit.cli.help import examples
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
         "narkit data show dijkstra --size 5 --seed 1",
         "narkit --import my_algorithms data show gnome_sort",
         "narkit solve quicksort 5 3 1 2",
+        "narkit view dijkstra --size 8 --out run.html",
         "narkit train --algorithm bfs --preset quick",
         "narkit eval runs/bfs-team-quick --size 32",
         "narkit report results/ --out report/",
@@ -68,6 +69,7 @@ def _options(
 app.add_typer(listing.app)
 app.add_typer(data.app, name="data")
 app.add_typer(solve.app)
+app.add_typer(view.app)
 app.add_typer(weights.app)
 app.add_typer(train.app)
 app.add_typer(evaluate.app)

@@ -54,6 +54,7 @@ class LiveDisplay(Callback):
             self._progress.stop()
 
     def on_prepare(self, trainer: Trainer) -> None:
+        self.console.print(f"the network {trainer.programs.acceleration}", soft_wrap=True, highlight=False)
         self._describe("compiling", None, 0)
 
     def on_start(self, trainer: Trainer) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from narkit.data.batch import Batch
-from narkit.solve.problem import Instance, Label, Plain, Problem, shown
+from narkit.solve.problem import SCALAR_TOLERANCE, Instance, Label, Plain, Problem, shown
 from narkit.solve.weights import Measured
 from narkit.spec import ALGORITHMS, Kind, Probe, Stage, stage_of
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from narkit.models.network import Reasoner
     from narkit.solve.viewer import View
 
-SCALAR_TOLERANCE = 0.25
-"""A predicted scalar hint within this of the true one counts as right: networks never hit one exactly."""
 MOST_DIFFERENCES_SHOWN = 8
 
 

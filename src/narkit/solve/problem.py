@@ -14,6 +14,9 @@ from narkit.errors import InstanceError
 MAX_NODES = 512
 """Larger instances are refused: time and memory of the networks grow with the cube of the number of nodes."""
 
+SCALAR_TOLERANCE = 0.25
+"""A predicted number within this of the true one counts as right: networks never hit one exactly."""
+
 Label = Any
 """What a caller calls a node: a string, a number, anything that can be a key of a dictionary."""
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from narkit.algorithms.meanings import value_names
+from narkit.solve.problem import SCALAR_TOLERANCE
 from narkit.solve.viewer.attention import packed
 from narkit.solve.viewer.drawings import completed_hint, drawing, signs
-from narkit.solve.viewer.run import SCALAR_TOLERANCE, Run, compact, differences
+from narkit.solve.viewer.run import Run, compact, default_labels, differences
 from narkit.spec import Kind, Probe, Stage
 
 SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "main")
@@ -57,7 +58,7 @@ def describe(run: Run) -> dict[str, Any]:
         "probes": probes,
         "firstError": first_error(probes),
         "tolerance": SCALAR_TOLERANCE,
-        "drawing": drawing(entry, run.inputs),
+        "drawing": drawing(entry, run.inputs, None if run.labels == default_labels(run.truth) else run.own),
         "attention": None if run.attention is None else packed(run.attention),
     }
 

@@ -6,6 +6,7 @@ entry: a graph is drawn as a graph, points as points, two strings as cells, ever
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -66,6 +67,7 @@ OFF = {
     "segments_intersect": set(),
     "strongly_connected_components": {"A_t"},
 }
+FIRST_TONES = {"edge": 1, "ring": 1}  # these often stand beside arrows and fills, whose first tone is 0
 SHOWN_IN_LISTS = {"s_prev", "topo_h"}
 FILLS = ("color", "is_cut_h", "mark", "msk", "reach_h", "in_hull_h", "selected_h")
 
@@ -109,7 +111,8 @@ def signs(entry: Algorithm) -> dict[str, Sign]:
         if is_moving or is_own_output:
             shape = _shape(entry, name, probe, fill)
             on = name not in OFF.get(entry.name, ()) and not (shape == "arrow" and name in SHOWN_IN_LISTS)
-            found[name] = Sign(shape, sum(sign.shape == shape for sign in found.values()), on)
+            same_before = sum(sign.shape == shape for sign in found.values())
+            found[name] = Sign(shape, same_before + FIRST_TONES.get(shape, 0), on)
     return found
 
 
@@ -140,8 +143,11 @@ def _shape(entry: Algorithm, name: str, probe: Probe, fill: str | None) -> str:
             assert_never(probe.kind)
 
 
-def drawing(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
-    """All that the drawing of a run needs apart from its hints: what is drawn, and where."""
+def drawing(entry: Algorithm, inputs: dict[str, np.ndarray], own: Collection[str] | None = None) -> dict[str, Any]:
+    """All that the drawing of a run needs apart from its hints: what is drawn, and where.
+
+    `own` names the inputs that are in the units of whoever asked; the numbers of others mean nothing to them.
+    """
     kind = drawing_kind(entry)
     common = {
         "kind": kind,
@@ -162,7 +168,8 @@ def drawing(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
         case "intervals":
             return common | {"start": _rounded(inputs["s"]), "end": _rounded(inputs["f"])}
         case _:
-            return common | _array(entry, inputs)
+            array = _array(entry, inputs)
+            return common | array | {"isOwn": own is None or array["height"] in own}
 
 
 def _graph(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:

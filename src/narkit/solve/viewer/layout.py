@@ -57,7 +57,7 @@ def _hops(linked: np.ndarray) -> np.ndarray:
     np.fill_diagonal(hops, 0.0)
     for k in range(count):
         hops = np.minimum(hops, hops[:, k, None] + hops[k])
-    return np.where(np.isinf(hops), hops[np.isfinite(hops)].max() + 1.0, hops)
+    return np.where(np.isinf(hops), hops[np.isfinite(hops)].max() + 0.3, hops)
 
 
 def _into_unit_square(positions: np.ndarray) -> np.ndarray:

@@ -11,19 +11,21 @@ import numpy as np
 from narkit.algorithms.meanings import LETTERS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError
+from narkit.solve.problem import SCALAR_TOLERANCE
 from narkit.spec import ALGORITHMS, Algorithm, Kind, Probe, Spec
 
 if TYPE_CHECKING:
     from narkit.models.network import Reasoner
     from narkit.solve.answer import Answer
 
-
-SCALAR_TOLERANCE = 0.1  # numbers within this count as the same, as in answers: networks never hit one exactly
-
-# Hints that are sums of an input's values, by input and algorithm.
-SUMS = {
-    "A": {"bellman_ford": ("d",), "dijkstra": ("d",), "dag_shortest_paths": ("d",), "floyd_warshall": ("D",)},
-    "key": {"find_maximum_subarray_kadane": ("best_sum", "sum")},
+# Hints that are sums of an input's values, or of products of so many of them: (input, hints, factors of a product).
+SUMS: dict[str, tuple[str, tuple[str, ...], int]] = {
+    "bellman_ford": ("A", ("d",), 1),
+    "dijkstra": ("A", ("d",), 1),
+    "dag_shortest_paths": ("A", ("d",), 1),
+    "floyd_warshall": ("A", ("D",), 1),
+    "find_maximum_subarray_kadane": ("key", ("best_sum", "sum"), 1),
+    "matrix_chain_order": ("p", ("m",), 3),
 }
 
 
@@ -73,13 +75,13 @@ class Run:
 
     def unit(self, hint: str) -> float:
         """What a number of the network is worth in the units of whoever asked: sums of inputs scale with them."""
-        source = next((source for source, hints in SUMS.items() if hint in hints.get(self.entry.name, ())), None)
-        if source is None or source not in self.own:
+        source, hints, power = SUMS.get(self.entry.name, ("", (), 1))
+        if hint not in hints or source not in self.own:
             return 1.0
         inside, outside = self.truth.inputs[source][0], np.asarray(self.own[source])
         counts = inside != 0
         factors = outside[counts] / inside[counts]
-        return float(factors[0]) if len(factors) and np.allclose(factors, factors[0]) else 1.0
+        return float(factors[0]) ** power if len(factors) and np.allclose(factors, factors[0]) else 1.0
 
     @property
     def num_steps(self) -> int:
@@ -107,13 +109,13 @@ def default_labels(truth: Batch) -> tuple[str, ...]:
 def run_of_answer(answer: Answer) -> Run:
     """The run that an answer of `narkit.solve` comes from."""
     from narkit.solve.viewer.attention import attention_over_time
-    from narkit.solve.viewer.own_values import own_values
+    from narkit.solve.viewer.own_values import own_labels, own_values
 
     return Run(
         truth=answer.instance,
         hints={name: np.asarray(values)[:, 0] for name, values in answer.predictions.hints.items()},
         outputs={name: np.asarray(values)[0] for name, values in answer.predictions.outputs.items()},
-        labels=tuple(map(str, answer.labels)),
+        labels=own_labels(answer),
         network=answer.weights_name,
         attention=attention_over_time(answer.network, answer.instance, answer.predictions.hint_logits),
         notes=(*answer.notes, *answer.warnings),

@@ -41,9 +41,6 @@ function drawArray(moment, width) {
 
 const valueRowsCount = (moment) => moment.drawn("value").filter(({ probe }) => probe.location === "node").length;
 
-// Where the labels are the keys themselves, they need no second number.
-const isPlain = run.labels.every((text, node) => text === `${node}`);
-
 function drawBar(picture, moment, order, node, x, slot, scale, textTop) {
   const value = run.drawing.heights[node], wide = slot * 0.66;
   const fill = moment.drawn("fill")[0], isFilled = fill && moment.value(fill.name, node) === 1;
@@ -54,7 +51,7 @@ function drawBar(picture, moment, order, node, x, slot, scale, textTop) {
   if (hasChanged) group.append(svg("rect", { class: "changed-halo", x: x - wide / 2 - 1, y: y - 1, width: wide + 2, height: height + 2 }));
   group.append(svg("rect", { class: classes("bar", isFilled && "filled", order.loose.has(node) && "loose"), x: x - wide / 2, y, width: wide, height, "data-bar": node }));
   if (isWrong) group.append(svg("rect", { class: "wrong-halo", x: x - wide / 2, y, width: wide, height }));
-  if (isPlain) group.append(svg("text", { class: classes("small halo", isWrong && "wrong"), x, y: y - 5 }, slot < 30 ? number(value).replace("0.", ".") : number(value)));
+  if (run.drawing.isOwn && label(node) !== `${value}`) group.append(svg("text", { class: classes("small halo", isWrong && "wrong"), x, y: y - 5 }, slot < 30 ? number(value).replace("0.", ".") : number(value)));
   let line = textTop;
   const write = (text, classNames = "") => (group.append(svg("text", { class: classes("small", classNames), x, y: line }, text)), (line += 14));
   write(`${shorten(label(node), Math.floor(slot / 7))}${isWrong ? "≠" : ""}`, classes("head", isWrong && "wrong"));
@@ -89,7 +86,8 @@ function drawArcs(picture, moment, { name, sign, probe }, place, middle, top) {
 }
 
 function drawIntervals(moment, width) {
-  const { start, end } = run.drawing, left = 76, right = 14, row = 26, top = 8;
+  const { start, end } = run.drawing, right = 14, row = 26, top = 8;
+  const most = width < 500 ? 8 : 14, left = Math.max(60, ...run.labels.map((text) => textWidth(`${shorten(text, most)} ✓ ≠`) + 12));
   const low = Math.min(...start), high = Math.max(...end), height = top + row * size + 26;
   const scale = (value) => left + ((width - left - right) * (value - low)) / (high - low || 1);
   const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` }), tags = tagsByNode(moment);
@@ -106,7 +104,7 @@ function drawIntervals(moment, width) {
     if (hasChanged) group.append(svg("rect", { class: "changed-halo", ...box }));
     group.append(svg("rect", { class: classes("interval", isSelected && "filled"), rx: 3, ...box, "data-interval": node }));
     if (isWrong) group.append(svg("rect", { class: "wrong-halo", ...box }));
-    const text = `${shorten(label(node), 4)}${isSelected ? " ✓" : ""}${isWrong ? " ≠" : ""}`;
+    const text = `${shorten(label(node), most)}${isSelected ? " ✓" : ""}${isWrong ? " ≠" : ""}`;
     group.append(svg("text", { class: classes("label", isWrong && "wrong"), style: "text-anchor:start", x: 2, y: y + row / 2 - 4 }, text), svg("title", {}, nodeWords(moment, node)));
     if (tags.has(node)) group.append(rowOfTags(moment, tags.get(node), Math.min(width - 30, Math.max(left + 14, scale(start[node]) - 18)), y + row / 2 - 4));
     picture.append(group);

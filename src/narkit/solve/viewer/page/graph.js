@@ -65,8 +65,13 @@ function weightPlaces(geometry) {
   return places;
 }
 
-function drawGraph(moment, width) {
-  const geometry = graphGeometry(width);
+// Many nodes with several numbers each need room, even if it must be scrolled.
+function roomFor(width) {
+  return size > 10 && hints.filter((probe) => probe.sign.shape === "value" && probe.isOn).length > 1 ? Math.max(width, 36 * size) : width;
+}
+
+function drawGraph(moment, available) {
+  const width = roomFor(available), geometry = graphGeometry(width);
   const picture = svg("svg", { width, height: geometry.height, viewBox: `0 0 ${width} ${geometry.height}` });
   drawEdges(picture, moment, geometry);
   drawPointers(picture, moment, geometry);

@@ -29,6 +29,9 @@ function drawSide(side) {
   }
   place.replaceChildren(...parts, ...captions(moment), ...lists(moment));
   place.scrollLeft = scrolled;
+  const isScrolled = place.scrollWidth > place.clientWidth + 1; // then the keyboard must reach it
+  if (isScrolled) place.setAttribute("tabindex", "0");
+  else place.removeAttribute("tabindex");
 }
 
 // Values of the whole instance: phases, sums, clocks.
@@ -76,7 +79,7 @@ function chain(moment, { first, next }) {
 // Switches, one per hint, with its sign and its meaning.
 function switches() {
   const units = new Set(run.probes.filter(({ kind }) => kind === "scalar").map(({ unit }) => unit));
-  const near = units.size === 1 ? ` (numbers: by more than ${number(run.tolerance * [...units][0])})` : "";
+  const near = units.size === 1 ? ` (numbers: by more than ${Number((run.tolerance * [...units][0]).toPrecision(3))})` : "";
   for (const probe of hints) addSwitch(probe.name, probe.meaning, signPicture(probe), probe.isOn, (on) => (probe.isOn = on));
   if (run.drawing.kind === "graph" && run.drawing.weights.length) addSwitch("A", "weight of the edge", svg("svg", { width: 34, height: 20 }, svg("text", { class: "weight", x: 17, y: 10 }, "0.42")), weightsAreOn, (on) => (weightsAreOn = on));
   const own = outputs.map((probe) => html("li", {}, html("span", {}, "answer: ", html("code", {}, probe.name), ` ${probe.meaning}`)));
@@ -152,7 +155,7 @@ function onKey(event) {
   if (event.altKey || event.ctrlKey || event.metaKey) return;
   const { tagName, type } = event.target;
   if (tagName === "SELECT" || (event.key === " " && (type === "checkbox" || tagName === "BUTTON" || tagName === "SUMMARY"))) return;
-  if (event.target.id === "table" && event.key.startsWith("Arrow")) return; // scrolls
+  if (event.target.matches(".scroll, .drawing") && event.key.startsWith("Arrow")) return; // scrolls
   const steps = { ArrowRight: () => show(current + 1), ArrowLeft: () => show(current - 1), Home: () => show(0), End: () => show(answerStep), " ": playOrPause, e: toError, E: toError };
   if (!(event.key in steps)) return;
   event.preventDefault();

@@ -61,13 +61,21 @@ function drawStackLinks(picture, moment, geometry, name, sign, probe) {
   }
 }
 
+// Inside of the point if it is short, else beside it.
+function pointLabel(geometry, node) {
+  const { x, y } = geometry.nodes[node], text = label(node);
+  if (text.length <= 2) return svg("text", { class: "label", style: "font-size:10.5px", x, y }, text);
+  const isRight = x + 16 + textWidth(shorten(text, 10), 12) < geometry.width;
+  return svg("text", { class: "label halo", style: `font-size:12px;text-anchor:${isRight ? "start" : "end"}`, x: x + (isRight ? 14 : -14), y }, shorten(text, 10));
+}
+
 function drawPoint(picture, moment, geometry, node, tags) {
   const { x, y } = geometry.nodes[node], own = nodeSigns(moment, node), group = svg("g", { "data-node": node });
   if (own.changed) group.append(svg("circle", { class: "changed-halo", cx: x, cy: y, r: 13 }));
   if (own.wrong) group.append(svg("circle", { class: "wrong-halo", cx: x, cy: y, r: 13 }));
   own.rings.forEach(({ sign, probe }) => group.append(svg("circle", { class: "ring", cx: x, cy: y, r: 12, style: `stroke:${tone(sign)}`, "data-ring": probe.name })));
   group.append(svg("circle", { class: classes("node", own.fill), cx: x, cy: y, r: 9 }));
-  group.append(svg("text", { class: "label", style: "font-size:10.5px", x, y }, shorten(label(node), 3)), svg("title", {}, nodeWords(moment, node)));
+  group.append(pointLabel(geometry, node), svg("title", {}, nodeWords(moment, node)));
   if (own.wrong) group.append(svg("text", { class: "small halo wrong", x: x + 18, y: y - 8 }, "≠"));
   const isHigh = y < 60;
   if (tags.length) group.append(rowOfTags(moment, tags, Math.max(24, Math.min(geometry.width - 24, x)), isHigh ? y + 23 : y - 23));

@@ -41,12 +41,13 @@ function drawShift(picture, moment, left, cell, rowTop, needleTop, shift, length
 
 // A row of values below the needle: the prefix function and what else is known of its characters.
 function drawNeedleRow(picture, moment, { name, probe }, split, x, y, left) {
-  picture.append(svg("text", { class: "head", style: "text-anchor:end", x: left - 6, y }, probe.name));
+  const isLeft = left > 70; // where the name of the row has room
+  picture.append(svg("text", { class: "head", style: `text-anchor:${isLeft ? "end" : "start"}`, x: isLeft ? left - 6 : x(size - 1) + 26, y }, probe.name));
   for (let node = split; node < size; node++) {
     const value = moment.value(name, node), isWrong = moment.isWrong(name, node), hasChanged = moment.hasChanged(name, node);
     const text = probe.kind === "pointer" ? (value < split ? "?" : `${value - split}`) : probe.kind === "mask" ? (value === 1 ? "●" : "·") : said(probe, value);
     picture.append(svg("text", { class: classes("small", isWrong && "wrong", hasChanged && "changed"), style: "dominant-baseline:central", x: x(node), y, "data-value": name }, `${text}${hasChanged ? "*" : ""}${isWrong ? "≠" : ""}`));
   }
   const wrongAbove = [...Array(split).keys()].filter((node) => moment.isWrong(name, node)).length;
-  if (wrongAbove) picture.append(svg("text", { class: "small wrong", style: "text-anchor:start;dominant-baseline:central", x: x(size - 1) + 24, y }, `≠ at ${wrongAbove} of the text`));
+  if (wrongAbove) picture.append(svg("text", { class: "small wrong", style: "text-anchor:start;dominant-baseline:central", x: x(size - 1) + (isLeft ? 26 : 34 + textWidth(probe.name, 11)), y }, `≠ at ${wrongAbove} of the text`));
 }

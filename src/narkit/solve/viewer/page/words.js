@@ -1,7 +1,7 @@
 // What happens at a step, in words: what changed in the textbook's run, and where the network differs.
-const mostSaid = 6;
+const mostSaid = () => (innerWidth < 500 ? 3 : 6);
 
-function listed(items, limit = mostSaid) {
+function listed(items, limit = mostSaid()) {
   const shown = items.slice(0, limit);
   return items.length > limit ? `${shown.join("; ")}; and ${items.length - limit} more` : shown.join("; ");
 }
