@@ -15,7 +15,7 @@ from narkit.cli import app
 from narkit.report import documents, figures, rendering, writing
 from narkit.report.grid import measured, read_grid
 from narkit.report.reproduction import agreements, reproduction_part, running_lines, union_length
-from narkit.sweeps.systems import COLUMNS
+from narkit.sweeps.systems import SYSTEMS
 
 ROOT = Path(__file__).parents[2]
 RESULTS, README, REPRODUCTION = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "reproduction.md"
@@ -103,7 +103,7 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
 
 def test_the_highest_averages_are_named(write_grid, tmp_path: Path) -> None:
     grid = read_grid(write_grid(tmp_path))
-    averages = {column.title: grid.column(column).average() for column in COLUMNS}
+    averages = {column.title: grid.column(column).average() for column in grid.columns}
     ours = {title: average.mean for title, average in averages.items() if average is not None}
     best = max(ours, key=lambda title: ours[title])
     said = f"is {ours[best]:.2f}, of {best}; in the paper it is 79.82, of TEAM."
@@ -116,7 +116,7 @@ def test_agreement_is_counted_in_the_papers_spreads(write_grid, make_record, tmp
     make_record("dfs", score=59.31 + 2 * 27.75 - 1.0 - 0.01, spread=0.1).save(folder / "paper/team/dfs.json")
     make_record("dijkstra", score=93.14 - 2 * 0.93 - 1.0 - 0.01, spread=2.0).save(folder / "paper/team/dijkstra.json")
     grid = read_grid(folder)
-    rows = agreements(grid, COLUMNS[-1])
+    rows = agreements(grid, SYSTEMS["team"])
     assert not rows["dijkstra"].agrees and abs(rows["dijkstra"].in_both_spreads) < 2
     assert rows["dijkstra"].in_paper_spreads == pytest.approx(-2.01, abs=0.01)
     part = reproduction_part(grid)
@@ -209,7 +209,7 @@ def test_cells_in_float32_stand_beside_the_grids_own(write_grid, make_record, tm
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(record, versions=record.versions | versions).save(path)
     part = reproduction_part(read_grid(folder)).split("### Precision")[1].split("### Time")[0]
-    ours = rendering.text(measured(read_grid(folder).scores("team", "ood").runs["bfs"]))
+    ours = rendering.text(measured(read_grid(folder).column(SYSTEMS["team"]).runs["bfs"]))
     assert f"| TEAM, BFS, rule ood | {ours} |" in part
     assert "TEAM, DFS" not in part and "TEAM, Dijkstra" not in part
     assert "- Left out: float32/team/dfs.json: not trained in float32." in part

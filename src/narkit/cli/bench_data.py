@@ -35,15 +35,27 @@ def bench_data(
     from rich.console import Console
 
     from narkit.bench import data
-    from narkit.files import write_with_folder
+    from narkit.data.execution import check_size
+    from narkit.files import check_folder, write_with_folder
+    from narkit.spec import ALGORITHMS
 
     wanted = comma_separated_sizes(sizes)
     names = comma_separated_algorithms(algorithms)
+    with plain_errors("--sizes"):
+        for name in names:
+            for size in wanted:
+                check_size(ALGORITHMS[name], size, data.BATCH_SIZE)
+    for option, file in (("--out", out), ("--json", json)):
+        if file is not None:
+            with plain_errors(option):
+                check_folder(file.parent)
     with plain_errors("--reference-python"):
         record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
     data.print_table(Console(), record)
     if out is not None:
-        write_with_folder(out.with_suffix(".json"), data.as_json(record))
-        write_with_folder(out.with_suffix(".md"), data.as_markdown(record))
+        with plain_errors("--out"):
+            write_with_folder(out.with_suffix(".json"), data.as_json(record))
+            write_with_folder(out.with_suffix(".md"), data.as_markdown(record))
     if json is not None:
-        write_with_folder(json, data.as_json(record))
+        with plain_errors("--json"):
+            write_with_folder(json, data.as_json(record))

@@ -53,7 +53,9 @@ def bench_train(
     evaluation: Annotated[bool, typer.Option(help="With --every-algorithm: time validation and test.")] = True,
     budget: Annotated[float | None, typer.Option(min=0.0, help="Stop cleanly after so many seconds.")] = None,
     append: Annotated[bool, typer.Option("--append", help="Keep what OUT has already, and go on.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="That compile.", show_default="one per core")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="How many threads compile.", show_default="one per core")
+    ] = None,
     reference_python: Annotated[
         Path | None,
         typer.Option(help="An interpreter that has dm-clrs: compare with it on the CPU instead, on bfs at n = 16."),

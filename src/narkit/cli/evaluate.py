@@ -47,9 +47,13 @@ def evaluate(
     from rich.console import Console
 
     from narkit.cli.training_display import clear_ends
+    from narkit.files import check_place
     from narkit.report import evaluation
 
     console = Console()
+    if json is not None:
+        with plain_errors("--json"):
+            check_place(json)
     with clear_ends(console, run):  # damaged checkpoints, wrong names
         evaluations = evaluation.evaluate(run, size, rule, samples, hints)
     for each in evaluations:

@@ -39,7 +39,10 @@ def report(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with 1 if a document does not follow from the records.")
     ] = False,
-    preset: Annotated[str, typer.Option(help="Whose records to read: RESULTS/PRESET/SYSTEM/ALGORITHM.json.")] = "paper",
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Read RESULTS/PRESET/SYSTEM/ALGORITHM.json only.", show_default="of every system its own"),
+    ] = None,
     validation: Annotated[str, typer.Option(help="The validation set of the learning curves.")] = "ood",
     empty: Annotated[bool, typer.Option("--empty", help="Also without any record: all is shown as not run.")] = False,
 ) -> None:

@@ -10,10 +10,10 @@ import re
 
 from narkit.report import paper
 from narkit.report.grid import Grid
-from narkit.report.provenance import cells_left, origin, remarks
+from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
+from narkit.report.published import summary
 from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown
-from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, is_complete, published_average
-from narkit.sweeps.systems import COLUMNS
+from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, has_ours, is_complete, published_average
 
 NOT_RUN = "not run yet"
 FIGURES = "docs/images"  # below the README's folder
@@ -41,7 +41,7 @@ def with_part(document: str, part: str, command: str) -> str:
 def readme_part(grid: Grid) -> str:
     """The README's results: averages, all thirty algorithms, and the figures once there are records."""
     left = cells_left(grid)
-    parts = [origin(grid) + (f" {left} of 60 cells are {NOT_RUN}." if left else ""), ""]
+    parts = [origin(grid) + (f" {left} of {cells_wanted(grid)} cells are {NOT_RUN}." if left else ""), ""]
     parts += [markdown(headline_table(grid))]
     parts += [
         *([] if left else [highest_averages(grid), ""]),
@@ -64,34 +64,45 @@ def readme_part(grid: Grid) -> str:
 
 
 def highest_averages(grid: Grid) -> str:
-    """Which column has the highest average over the thirty algorithms, ours and in the paper. All must be run."""
+    """Which column has the highest average over the thirty algorithms, ours and in the paper; empty without both."""
     ours, theirs = {}, {}
-    for column in COLUMNS:
+    for column in grid.columns:
         score, published = grid.column(column).average(), published_average(column, paper.labels())
-        if score is not None and published is not None:
-            ours[column.title], theirs[column.title] = score.mean, published.mean
-    best, published_best = max(ours, key=ours.__getitem__), max(theirs, key=theirs.__getitem__)
+        if score is not None:
+            ours[column.title] = score.mean
+        if published is not None:
+            theirs[column.title] = published.mean
+    found = [(means[best], best) for means in (ours, theirs) if means for best in [max(means, key=means.__getitem__)]]
+    if len(found) < 2:
+        return ""
+    (mean, best), (published_mean, published_best) = found
     return (
-        f"The highest average over the thirty algorithms is {ours[best]:.2f}, of {best}; in the paper it is "
-        f"{theirs[published_best]:.2f}, of {published_best}."
+        f"The highest average over the thirty algorithms is {mean:.2f}, of {best}; in the paper it is "
+        f"{published_mean:.2f}, of {published_best}."
     )
 
 
 def headline_table(grid: Grid) -> Table:
-    """The averages of the paper's three main columns, a row for each; while cells are missing, over the others, too."""
-    columns = [column for column in COLUMNS if paper.algorithm_scores(column.name)]
+    """The averages of the columns that have scores by algorithm, published or ours, a row for each.
+
+    While cells are missing, also those over the others.
+    """
+    columns = [column for column in grid.columns if has_ours(grid, column)]
     complete = is_complete(grid, columns)
     rows = []
     for column in columns:
-        scores, summary = grid.column(column), paper.summary(column.name)
+        scores, theirs = grid.column(column), summary(column)
         pairs: list[tuple[Cell, Cell]] = [
             (published_average(column, paper.labels()), scores.average()),
-            (paper.Score(summary.average_of_categories, None, summary.seeds), scores.average_of_categories()),
+            (
+                theirs and paper.Score(theirs.average_of_categories, None, theirs.seeds),
+                scores.average_of_categories(),
+            ),
         ]
         if not complete:
             pairs.append((published_average(column, scores.runs), scores.average_of_those_run()))
         partly = f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN
-        cells = [cell for theirs, ours in pairs for cell in (theirs, ours or partly, difference(theirs, ours))]
+        cells = [cell for other, ours in pairs for cell in (other, ours or partly, difference(other, ours))]
         if not complete:
             cells.append(Number(len(scores.runs), SHARE))
         rows.append(Row(column.name, f"{column.title} (rule {column.rule})", cells))

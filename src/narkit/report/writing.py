@@ -97,12 +97,13 @@ def _write_figures(grid: Grid, out: Path, validation: str) -> dict[str, Path | s
 
 def _write_attention(grid: Grid, path: Path) -> Path | str:
     """The attention of a trained TEAM on a small graph, breadth-first search's if its weights are there."""
-    graphs = [name for name in grid.records("team") if ALGORITHMS[name].category == "graphs"]
-    for name in sorted(graphs, key=lambda name: name != PREFERRED):
-        if not grid.weights("team", name).is_file():
+    cells = [(system, name) for system in grid.trained if system.processor == "team" for name in grid.records(system)]
+    graphs = [(system, name) for system, name in cells if ALGORITHMS[name].category == "graphs"]
+    for system, name in sorted(graphs, key=lambda cell: cell[1] != PREFERRED):
+        if not grid.weights(system, name).is_file():
             continue
         try:
-            reasoner = load(grid.weights("team", name))
+            reasoner = load(grid.weights(system, name))
         except ModelFileError as error:
             return f"not drawn: {error}"
         with figures.style():
