@@ -54,7 +54,7 @@ def make(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         options = {name: value for name, value in OPTIONS.items() if name not in ("seeds", "processor")}
         cells = make_cells("quick", ("mpnn",), ("bfs",), 2, options)
-        run_sweep(cells, SweepDirectory(Path(name)), preset="quick", options=SweepOptions(threads=1))
+        run_sweep(cells, SweepDirectory(Path(name)), options=SweepOptions(threads=1))
         (folder / "records").mkdir()
         shutil.copytree(Path(name) / "mpnn", folder / "records" / "mpnn")
 
