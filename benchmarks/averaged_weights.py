@@ -2,9 +2,9 @@
 
     JAX_PLATFORMS=cpu python benchmarks/averaged_weights.py --algorithm bfs --processor mpnn --seeds 5
 
-Trains on one batch with the preset `paper` and with `plus`, in turns, and prints the shortest time of each, by the clock
-and of the processor, which other work on the machine disturbs less than means. The smaller the instances and the faster
-the network, the larger is the share of what is done once per parameter.
+Trains on one batch with the preset `paper` and with `plus`, in turns, and prints the shortest time of each, by the
+clock and of the processor, which other work on the machine disturbs less than means. The smaller the instances and the
+faster the network, the larger is the share of what is done once per parameter.
 """
 
 from __future__ import annotations

@@ -10,7 +10,21 @@ from typing import Annotated, NoReturn
 import typer
 
 from narkit import __version__
-from narkit.cli import bench, data, demo, evaluate, listing, records, report, solve, sweep, train, view, weights
+from narkit.cli import (
+    bench,
+    compare,
+    data,
+    demo,
+    evaluate,
+    listing,
+    records,
+    report,
+    solve,
+    sweep,
+    train,
+    view,
+    weights,
+)
 from narkit.cli.failures import DEBUG, ends_with, one_line
 from narkit.cli.help import examples, hide_types_of_flags
 from narkit.sweeps.user_code import import_modules
@@ -32,6 +46,7 @@ app = typer.Typer(
         "narkit train --algorithm bfs --preset quick",
         "narkit eval runs/bfs-team-quick --size 32",
         "narkit report results/ --out report/",
+        "narkit compare team triplet_gmpnn_ood_val",
         "narkit demo",
     ),
 )
@@ -93,6 +108,7 @@ app.add_typer(train.app)
 app.add_typer(evaluate.app)
 app.add_typer(sweep.app)
 app.add_typer(report.app)
+app.add_typer(compare.app)
 app.add_typer(records.app, name="records")
 app.add_typer(demo.app)
 app.add_typer(bench.app, name="bench")

@@ -26,12 +26,14 @@ def bench_data(
         Path | None, typer.Option(help="An interpreter that has dm-clrs, to time it in the same run.")
     ] = None,
     sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "16,64",
-    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
+    algorithms: Annotated[
+        str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
     out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,
 ) -> None:
-    """Microseconds per sample on one core, from a seed to a finished batch."""
+    """Measure the microseconds per sample on one core, from a seed to a finished batch."""
     from rich.console import Console
 
     from narkit.bench import data

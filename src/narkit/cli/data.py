@@ -48,7 +48,7 @@ def show(
     max_steps: Annotated[int | None, typer.Option(min=1, help="Show only the first steps.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the run and save it here (.png, .svg, .pdf).")] = None,
 ) -> None:
-    """A run on a random instance, step by step, with the meaning of every hint."""
+    """Show a run on a random instance, step by step, with the meaning of every hint."""
     from rich.console import Console
 
     from narkit.cli.show import check_readable, print_run

@@ -38,7 +38,8 @@ def evaluate(
         str | None, typer.Option(help="The selection rule to score.", show_default="that of the paper's column")
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="How many instances.", show_default="as many as the official split has")
+        int | None,
+        typer.Option(min=1, help="The number of instances.", show_default="as many as the official split has"),
     ] = None,
     hints: Annotated[bool, typer.Option(help="Score hints, too.")] = True,
     json: Annotated[Path | None, typer.Option(help="Write the scores here, too.")] = None,

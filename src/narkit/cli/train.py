@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-RESUMABLE = ("resume", "tensorboard", "wandb", "save_every")  # what may be said of a run that goes on
+RESUMABLE = ("resume", "tensorboard", "wandb", "save_every", "devices")  # what may be said of a run that goes on
 
 
 @app.command(
@@ -35,12 +35,14 @@ def train(
     context: typer.Context,
     algorithm: Annotated[str | None, typer.Option(help="A name, or several with commas between: one network.")] = None,
     processor: Annotated[str | None, typer.Option(help="A name of a processor.", show_default="the preset's")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 1,
-    preset: Annotated[str, typer.Option(help="paper, plus, quick or clrs2022.")] = "paper",
+    seeds: Annotated[int, typer.Option(min=1, help="The number of seeds, trained as one program.")] = 1,
+    preset: Annotated[str, typer.Option(help="The preset: paper, plus, quick or clrs2022.")] = "paper",
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="The number of training steps.", show_default="the preset's")
+    ] = None,
     hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
     settings: Annotated[
@@ -50,6 +52,7 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log curves with Weights & Biases, too.")] = False,
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
+    devices: Annotated[int, typer.Option(min=1, help="Share seeds and batches out among so many devices.")] = 1,
 ) -> None:
     """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
     from rich.console import Console
@@ -76,7 +79,17 @@ def train(
         with mistakes():
             config = configuration(preset, names, given | typed, settings or [])
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
-    run_training(console, config, folder, tensorboard, wandb, save_every)
+    check_devices(config, devices)
+    run_training(console, config, folder, tensorboard, wandb, save_every, devices)
+
+
+def check_devices(config: TrainConfig, devices: int) -> None:
+    """Refuses a number of devices that the run cannot be shared out among, or that this process does not have."""
+    if devices > 1:
+        from narkit.training.sharding import Shards
+
+        with mistakes():
+            Shards.over(config, devices)
 
 
 def configuration(
@@ -103,7 +116,13 @@ def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, 
 
 
 def run_training(
-    console: Console, config: TrainConfig, out: Path, tensorboard: bool, wandb: bool, save_every: float
+    console: Console,
+    config: TrainConfig,
+    out: Path,
+    tensorboard: bool,
+    wandb: bool = False,
+    save_every: float = 30.0,
+    devices: int = 1,
 ) -> RunRecord:
     """Trains with a display and prints the result."""
     from narkit.cli.training_display import LiveDisplay, clear_ends
@@ -122,7 +141,7 @@ def run_training(
 
             callbacks.append(WeightsAndBiases(out / "wandb"))
     with clear_ends(console, out), display:
-        record = run(config, out, callbacks=callbacks, save_every=save_every)
+        record = run(config, out, callbacks=callbacks, save_every=save_every, devices=devices)
     print_record(console, record)
     console.print(f"record, metrics and checkpoints: {out}", soft_wrap=True, highlight=False)
     return record

@@ -1,4 +1,4 @@
-"""Parts of documents that are written from records: the README's results, and the marks where any such part stands.
+"""Parts of documents that are written from records: the results in short and in full, and where such a part stands.
 
 A generated part stands between two comments, `<!-- results: begin ... -->` and `<!-- results: end -->`; everything
 outside belongs to whoever writes the document.
@@ -6,17 +6,20 @@ outside belongs to whoever writes the document.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 
 from narkit.report import paper
 from narkit.report.grid import Grid
 from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
 from narkit.report.published import summary
-from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown
+from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown, text
 from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, has_ours, is_complete, published_average
+from narkit.sweeps.systems import System
 
 NOT_RUN = "not run yet"
-FIGURES = "docs/images"  # below the README's folder
+FIGURES = "images"  # below the folder of the page that shows them
 CATEGORIES, CURVES = "results_categories", "results_learning_curves"
 
 _BEGIN, _END = "<!-- results: begin", "<!-- results: end -->"
@@ -39,7 +42,45 @@ def with_part(document: str, part: str, command: str) -> str:
 
 
 def readme_part(grid: Grid) -> str:
-    """The README's results: averages, all thirty algorithms, and the figures once there are records."""
+    """The README's results: one small table of averages, and what was reproduced in a sentence."""
+    columns = [column for column in grid.columns if has_ours(grid, column)]
+    lines = ["| System | Ours | Published | Difference |", "| --- | ---: | ---: | ---: |"]
+    for column in columns:
+        scores, theirs = grid.column(column), published_average(column, paper.labels())
+        ours: Cell = scores.average() or (f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN)
+        cells = [text(cell) for cell in (ours, theirs, difference(theirs, ours))]
+        lines.append(f"| {column.title} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *_found(grid, columns), ""])
+
+
+def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
+    """What was reproduced and what was not, in words, for columns that are complete and published by algorithm."""
+    reached, missed = [], []
+    for column in columns:
+        ours, theirs = grid.column(column).average(), published_average(column, paper.labels())
+        if ours is None or theirs is None:
+            continue
+        # Two standard errors of our average: below that by more than chance.
+        error = (ours.std or 0.0) / math.sqrt(ours.seeds or 1)
+        (reached if ours.mean >= theirs.mean - 2 * error else missed).append(column.title)
+    averages = {column.title: grid.column(column).average() for column in columns}
+    complete = {title: average.mean for title, average in averages.items() if average is not None}
+    sentences = [
+        "Averages over the thirty algorithms on the official test split, 64 nodes, in percent: mean ± standard "
+        "deviation over seeds (number of seeds)."
+    ]
+    if len(complete) > 1:
+        best = max(complete, key=complete.__getitem__)
+        sentences.append(f"Found: {best} is best, with {complete[best]:.2f}.")
+    if reached:
+        sentences.append(f"Reproduced, or better: {', '.join(reached)}.")
+    if missed:
+        sentences.append(f"Not reproduced: {', '.join(missed)}.")
+    return [" ".join(sentences)]
+
+
+def results_part(grid: Grid) -> str:
+    """The results in full: averages, all thirty algorithms, and the figures once there are records."""
     left = cells_left(grid)
     parts = [origin(grid) + (f" {left} of {cells_wanted(grid)} cells are {NOT_RUN}." if left else ""), ""]
     parts += [markdown(headline_table(grid))]
@@ -50,11 +91,7 @@ def readme_part(grid: Grid) -> str:
         "anything was run."
         + (" The average over those run compares the same algorithms on both sides." if left else ""),
         "",
-        "<details><summary>All thirty algorithms</summary>",
-        "",
         markdown(algorithm_table(grid), not_run=NOT_RUN),
-        "</details>",
-        "",
     ]
     if grid.cells:
         parts += [f"![Test scores by category beside the paper's]({FIGURES}/{CATEGORIES}.png)", ""]

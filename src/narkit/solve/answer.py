@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -108,8 +109,8 @@ class Answer:
         """The first step at which a hint went wrong, and the first such hint; None if all are right."""
         spec = self.instance.spec
         errors = []
-        for order, (name, values) in enumerate(self.predictions.hints.items()):
-            truth, predicted = self.instance.hints[name][1:, 0], np.asarray(values)[:, 0]
+        for order, name in enumerate(name for name in spec if name in self.predictions.hints):
+            truth, predicted = self.instance.hints[name][1:, 0], np.asarray(self.predictions.hints[name])[:, 0]
             is_wrong = wrong(spec[name], predicted[: len(truth)], truth).reshape(len(truth), -1).any(axis=1)
             if is_wrong.any():
                 errors.append((int(is_wrong.argmax()) + 1, order, name))
@@ -219,4 +220,6 @@ def as_json(value: Any) -> Any:
         return [as_json(entry) for entry in value]
     if isinstance(value, np.generic):
         return as_json(value.item())
+    if isinstance(value, float) and not math.isfinite(value):  # as part of a label; JSON has no word for it
+        return str(value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -59,7 +59,7 @@ def run_cell(
     observer.cell_begins(cell, step, predictor.predict(cell, step).seconds)
 
     def new_trainer() -> Trainer:
-        return Trainer(cell.config, threads=options.threads or default_threads())
+        return Trainer(cell.config, threads=options.threads or default_threads(), devices=options.devices)
 
     try:
         directory.forget_failure(cell)

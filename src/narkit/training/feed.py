@@ -39,9 +39,9 @@ class Meal:
         """The samples, with a leading seed axis."""
         return self.packed.unpack()
 
-    def on_device(self) -> Meal:
-        """The same on the device. Nobody may change the array that it was made from."""
-        return Meal(jax.device_put(self.packed), self.num_steps)
+    def on_device(self, place: Callable[[Any], Any] = lambda arrays: arrays) -> Meal:
+        """The same on the device, or where else `place` puts it. Nobody may change the array that it was made from."""
+        return Meal(jax.device_put(place(self.packed)), self.num_steps)
 
 
 @dataclass
@@ -68,8 +68,8 @@ class Measured:
 class Feed:
     """The training data of a run: a pure function of the step, whichever thread makes it and wherever it resumes."""
 
-    def __init__(self, config: TrainConfig):
-        self._config = config
+    def __init__(self, config: TrainConfig, place: Callable[[Any], Any] = lambda arrays: arrays):
+        self._config, self._place = config, place
         self._capacities: dict[tuple[str, int], int] = {}
         self._measured = Measured()
         self._seeds = np.array(config.seeds, np.int64)
@@ -183,4 +183,4 @@ class Feed:
 
     def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[Meal]:
         """The meals of step `start` and all later ones on the device, made and moved there on threads."""
-        return Ahead(lambda step: self.meal(step).on_device(), start, look_ahead, threads)
+        return Ahead(lambda step: self.meal(step).on_device(self._place), start, look_ahead, threads)

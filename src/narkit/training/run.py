@@ -36,6 +36,7 @@ def train(
     callbacks: Iterable[Callback] = (),
     threads: int | None = None,
     save_every: float = 30.0,
+    devices: int = 1,
 ) -> RunRecord:
     """Trains all seeds of a configuration and scores what every selection rule chose.
 
@@ -45,9 +46,10 @@ def train(
     - `threads`: that make data and compile; by default one per core, at most eight.
     - `save_every`: seconds between checkpoints, at least; with 0 one is written after every validation. There is also
       one at the end, and before a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
+    - `devices`: among which the seeds are shared out, and where there are fewer seeds, each batch, too.
     """
     keep_compiled_programs()
-    make_trainer = functools.partial(Trainer, config, threads=threads or default_threads())
+    make_trainer = functools.partial(Trainer, config, threads=threads or default_threads(), devices=devices)
     with interruption() as asked:
         return train_until(asked, config, make_trainer, out, callbacks=callbacks, save_every=save_every)
 
@@ -190,8 +192,11 @@ class _Run:
 
 
 def _how_it_ran(trainer: Trainer) -> dict[str, str]:
-    """What else decides about numbers: whether kernels were fused, the flags of XLA, and the precision of products."""
+    """What else decides about numbers: whether kernels were fused, the flags of XLA, the precision of products, and
+    among how many devices sums were divided."""
     found = {"kernels": "plain" if trainer.programs.acceleration.form is None else "fused"}
+    if trainer.programs.shards is not None:
+        found["devices"] = str(trainer.programs.shards.mesh.size)
     if flags := os.environ.get("XLA_FLAGS"):
         found["XLA_FLAGS"] = flags
     if precision := jax.config.jax_default_matmul_precision:  # type: ignore[attr-defined]

@@ -61,10 +61,11 @@ class Trainer:
         on_step: Callable[[Trainer], None] = lambda trainer: None,
         should_stop: Callable[[], bool] = lambda: False,
         threads: int = 4,
+        devices: int = 1,
     ):
         self.config = config
-        self.programs = Programs(config)
-        self.feed = Feed(config)
+        self.programs = Programs(config, devices)
+        self.feed = Feed(config, self.programs.placed)
         self.progress = Progress(skipped=[[] for _ in config.seeds])
         self.state: TrainState = self.programs.initial_state()
         self.selection = Selection.start(rules(config), np.asarray(self.state.parameters))
@@ -304,7 +305,7 @@ class Trainer:
         """Goes on from a snapshot of a run with the same configuration, by the rules that it began with."""
         stored = snapshot.arrays["state"]
         leaves = [jnp.asarray(stored[path], leaf.dtype) for path, leaf in _by_path(self.state).items()]
-        self.state = jax.tree.unflatten(jax.tree.structure(self.state), leaves)
+        self.state = self.programs.placed(jax.tree.unflatten(jax.tree.structure(self.state), leaves))
         progress = snapshot.progress
         chosen = snapshot.arrays["selection"]
         found = rules_of_snapshot(progress)
