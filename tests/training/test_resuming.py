@@ -207,7 +207,7 @@ class Tell(narkit.Callback):
     def on_start(self, trainer):
         print("started", flush=True)
 config = narkit.TrainConfig.from_json(json.loads(sys.argv[1]))
-narkit.train(config, sys.argv[2], save_every=float(sys.argv[3]), callbacks=[Tell()])
+narkit.train(config, sys.argv[2], save_every=float(*sys.argv[3:]), callbacks=[Tell()])
 print("finished", flush=True)
 """
 
