@@ -100,7 +100,11 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[int], None]]]:
 
     if not mount(16, ""):
         pytest.skip("this user may not mount a file system")
-    yield place, lambda kilobytes: mount(kilobytes, "remount,") or pytest.fail("it cannot be made larger")
+
+    def grow(kilobytes: int) -> None:
+        assert mount(kilobytes, "remount,"), "it cannot be made larger"
+
+    yield place, grow
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
@@ -135,9 +139,9 @@ def test_a_clock_that_is_set_back(tiny: Tiny, expected: narkit.RunRecord, tmp_pa
     """A run that was stopped goes on two years before it began, from the latest step and not from the latest time."""
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     with time_machine.travel(now), pytest.raises(RuntimeError, match="crash"):
-        narkit.train(tiny(), tmp_path, observer=At(9, crash), save_every=0)
+        narkit.train(tiny(), tmp_path, callbacks=[At(9, crash)], save_every=0)
     with time_machine.travel(now - datetime.timedelta(days=730)), pytest.raises(RuntimeError, match="crash"):
-        narkit.train(tiny(), tmp_path, observer=At(10, crash), save_every=0)
+        narkit.train(tiny(), tmp_path, callbacks=[At(10, crash)], save_every=0)
     with time_machine.travel(now - datetime.timedelta(days=1)):
         assert_same(narkit.train(tiny(), tmp_path, save_every=0), expected)
 

@@ -139,7 +139,7 @@ def _by_changes(probe: Probe, steps: np.ndarray) -> list[list[float] | None]:
         if step and np.array_equal(values, steps[step - 1]):
             rows.append(None)
         elif probe.kind is Kind.SCALAR:
-            rows.append([float(f"{value:.4g}") for value in values])
+            rows.append([float(f"{value:.6g}") for value in values])
         else:
             rows.append(values.astype(int).tolist())
     return rows
