@@ -163,7 +163,7 @@ def test_processes_in_one_folder(
     started = [subprocess.Popen(command, env=environment, **pipes) for _ in range(count)]
     printed = [process.communicate(timeout=600) for process in started]
     ended = [process.returncode for process in started]
-    assert 0 in ended
+    assert 0 in ended, [errors[-600:] for _, errors in printed]
     for code, (_, errors) in zip(ended, printed, strict=True):
         assert code == 0 or "is in use by another process" in errors, errors
     assert_same(narkit.RunRecord.load(tmp_path / "run"), expected)
