@@ -257,9 +257,10 @@ def wait_for(process: Any, ending: str) -> str:
 def test_interrupted_and_killed_drivers(
     whole_long: dict[str, dict], tiny_arguments: list[str], program_cache: Path, cluster: Any, tmp_path: Path
 ) -> None:
-    settings = [word for name, value in LONG.items() for word in ("--set", f"{name}={value}")]
+    longer = {"steps=12": f"steps={LONG['steps']}", "validate_every=2": f"validate_every={LONG['validate_every']}"}
+    settings = [longer.get(word, word) for word in tiny_arguments]
     storage = ["--storage", str(tmp_path / "storage")]
-    arguments = [*tiny_arguments, *settings, "--on", "ray", "--address", cluster.address, *storage]
+    arguments = [*settings, "--on", "ray", "--address", cluster.address, *storage]
     folder = tmp_path / "out"
     with start(arguments, folder, program_cache) as process:
         wait_for(process, " training")
