@@ -54,7 +54,8 @@ def run_cell(
     what is written is intact. Any other error fails the cell.
     """
     step, began = directory.step(cell), time.monotonic()
-    observer.cell_begins(cell, step, predictor.predict(cell, step).seconds)
+    predicted = predictor.predict(cell, step)
+    observer.cell_begins(cell, step, predicted.seconds if predicted.is_known else None)
 
     def new_trainer() -> Trainer:
         return Trainer(cell.config, threads=options.threads or default_threads(), devices=options.devices)
@@ -97,8 +98,13 @@ def missing_seconds(
     starts_in: float = 0.0,
     compiled: bool = False,
 ) -> float:
-    """How much longer the budget would have to be for a cell to fit into it whole; below zero if it fits."""
+    """How much longer the budget would have to be for a cell to fit into it whole; not above zero if it fits.
+
+    On a device of which nothing is known yet a cell is taken to fit; a budget that ends before it saves it.
+    """
     predicted = predictor.predict(cell, directory.step(cell))
+    if not predicted.is_known:
+        return 0.0
     needed = predicted.seconds - (predicted.compiling if compiled else 0.0)
     return SPARE_SHARE * needed - (asked.deadline - time.monotonic() - starts_in)
 
