@@ -96,11 +96,16 @@ def sweep(
         str | None, typer.Option(metavar="ray", help="Run the cells on a Ray cluster.", show_default="this machine")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(help="Of the cluster: auto, local, HOST:PORT or ray://HOST:PORT.", show_default="auto")
+        str | None,
+        typer.Option(help="Where the cluster is: auto, local, HOST:PORT or ray://HOST:PORT.", show_default="auto"),
     ] = None,
     gpus_per_cell: Annotated[
         float | None,
-        typer.Option(min=0.0, help="GPUs, or a share of one, on the cluster.", show_default="1 where there are any"),
+        typer.Option(
+            min=0.0,
+            help="How many GPUs, or which share of one, a cell gets on the cluster.",
+            show_default="1 where there are any",
+        ),
     ] = None,
     storage: Annotated[
         str | None, typer.Option(metavar="URL", help="Keep checkpoints of cells on the cluster here.")

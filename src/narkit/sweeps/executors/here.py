@@ -61,7 +61,8 @@ class Here(Executor):
             waiting.give_up()
             return [Ended(cell, How.NO_TIME, missing=missing)]
         self.is_running, self.may_compile = True, False
-        self.current_ends = time.monotonic() + self.predictor.predict(cell, directory.step(cell)).seconds
+        predicted = self.predictor.predict(cell, directory.step(cell))
+        self.current_ends = time.monotonic() + (predicted.seconds if predicted.is_known else 0.0)
         try:
             ended = run_cell(
                 *(cell, directory, waiting.claim),
