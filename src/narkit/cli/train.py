@@ -75,7 +75,7 @@ def train(
         if algorithm is None:
             raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
         names = comma_separated_algorithms(algorithm)
-        typed = {"seeds": tuple(range(seeds))} if "seeds" in given_options(context) else {}
+        typed = {"seeds": range(seeds)} if "seeds" in given_options(context) else {}
         with mistakes():
             config = configuration(preset, names, given | typed, settings or [])
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
