@@ -100,7 +100,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[int], None]]]:
 def test_a_disk_that_is_full_at_every_write(
     tiny: Tiny, expected: narkit.RunRecord, small_disk: tuple[Path, Callable[[int], None]]
 ) -> None:
-    """The disk grows by a few pages at a time. Each time the run goes on until there is no room again, and ends the same."""
+    """The disk grows by a few pages at a time. Each time the run goes on until there is no room; it ends the same."""
     place, grow = small_disk
     kilobytes, refusals, steps = 16, 0, set()
     while True:
@@ -125,9 +125,9 @@ def test_a_clock_that_is_set_back(tiny: Tiny, expected: narkit.RunRecord, tmp_pa
     """A run that was stopped goes on two years before it began, from the latest step and not from the latest time."""
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     with time_machine.travel(now), pytest.raises(RuntimeError, match="crash"):
-        narkit.train(tiny(), tmp_path, observer=At(9, crash), save_every=0)
+        narkit.train(tiny(), tmp_path, callbacks=[At(9, crash)], save_every=0)
     with time_machine.travel(now - datetime.timedelta(days=730)), pytest.raises(RuntimeError, match="crash"):
-        narkit.train(tiny(), tmp_path, observer=At(10, crash), save_every=0)
+        narkit.train(tiny(), tmp_path, callbacks=[At(10, crash)], save_every=0)
     with time_machine.travel(now - datetime.timedelta(days=1)):
         assert_same(narkit.train(tiny(), tmp_path, save_every=0), expected)
 

@@ -17,10 +17,12 @@ from narkit.sweeps.executor import Ended, How, Progress, SweepObserver, SweepOpt
 from narkit.sweeps.failures import kind_of
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
+from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interrupted, Interruption, OutOfTime, interruption
+from narkit.training.progress import Point
 from narkit.training.record import RunRecord, Weights
-from narkit.training.run import Observer, default_threads, train_until
+from narkit.training.run import default_threads, train_until
 from narkit.training.trainer import Trainer
 
 SPARE_SECONDS = 5.0  # of a budget, kept for saving
@@ -67,7 +69,7 @@ def run_cell(
             cell.config,
             make_trainer or new_trainer,
             directory.run(cell),
-            observer=_Reporter(cell, observer, training),
+            callbacks=[_Reporter(cell, observer, training)],
             save_every=options.save_every,
         )
         keeps_weights = options.weights is None or cell.system.name in options.weights
@@ -109,28 +111,28 @@ def missing_seconds(
     return SPARE_SHARE * needed - (asked.deadline - time.monotonic() - starts_in)
 
 
-class _Reporter(Observer):
+class _Reporter(Callback):
     """Tells the observer of a sweep how a run goes."""
 
     def __init__(self, cell: Cell, observer: SweepObserver, training: Callable[[], None]):
         self._cell, self._observer, self._training = cell, observer, training
         self._told = 0.0
 
-    def preparing(self, trainer: Trainer) -> None:
+    def on_prepare(self, trainer: Trainer) -> None:
         self._tell("compiling", trainer)
 
-    def started(self, trainer: Trainer) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         self._tell("training", trainer)
         self._training()
 
-    def step(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         if time.monotonic() - self._told >= BETWEEN_STEPS:
             self._tell("training", trainer)
 
-    def point(self, trainer: Trainer) -> None:
+    def on_point(self, trainer: Trainer, point: Point) -> None:
         self._tell("training", trainer)
 
-    def testing(self, trainer: Trainer) -> None:
+    def on_test(self, trainer: Trainer) -> None:
         self._tell("testing", trainer)
         self._training()
 
