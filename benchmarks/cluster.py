@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,14 +152,15 @@ def measure_here(kind: str, workers: int, count: int, seconds: float, record: Pa
     if kind == "real":
         return measure(real_cells(count), run_order)
     work = Sleeping(seconds, record.read_bytes())
-    measure(sleeping_cells(workers, "warm_up"), Sleeping(2.0, work.record))  # workers start and import narkit
+    measure(sleeping_cells(workers, "warm_up"), Sleeping(20.0, work.record))  # all workers start and import narkit
     return measure(sleeping_cells(count, "sleeping"), work)
 
 
-def report(args: argparse.Namespace) -> str:
+def report(args: argparse.Namespace) -> Iterator[str]:
+    """The lines of the document, as they are measured."""
     record = template()
     many = in_new_process(record, "sleeping", "8", str(args.cells), "0")
-    lines = [
+    yield from [
         "# Sweeps on Ray: what they cost",
         "",
         f"Measured with `python benchmarks/cluster.py --cells {args.cells}` on {os.cpu_count()} cores of "
@@ -186,8 +187,8 @@ def report(args: argparse.Namespace) -> str:
     for workers in (1, 2, 4, 8):
         found = in_new_process(record, "sleeping", str(workers), str(workers * args.rounds), str(args.seconds))
         share = args.rounds * args.seconds / found.seconds
-        lines.append(f"| {workers} | {found.cells} | {found.seconds:.1f} | {100 * share:.1f} % |")
-    lines += [
+        yield f"| {workers} | {found.cells} | {found.seconds:.1f} | {100 * share:.1f} % |"
+    yield from [
         "",
         f"## Real small cells: {args.real} of a tiny MPNN, {TINY['steps']} steps each",
         "",
@@ -204,8 +205,7 @@ def report(args: argparse.Namespace) -> str:
         alone = alone or found.seconds * workers
         first = "—" if found.to_first_step is None else f"{found.to_first_step:.1f}"
         rate, share = 60 * found.cells / found.seconds, alone / (workers * found.seconds)
-        lines.append(f"| {workers} | {found.seconds:.1f} | {first} | {rate:.1f} | {100 * share:.0f} % |")
-    return "\n".join(lines) + "\n"
+        yield f"| {workers} | {found.seconds:.1f} | {first} | {rate:.1f} | {100 * share:.0f} % |"
 
 
 def main() -> None:
@@ -226,7 +226,9 @@ def main() -> None:
         ray.shutdown()
         args.out.write_text(json.dumps(vars(result)))
         return
-    args.out.write_text(report(args))
+    with args.out.open("w") as file:
+        for line in report(args):
+            print(line, file=file, flush=True)
 
 
 if __name__ == "__main__":

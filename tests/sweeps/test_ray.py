@@ -131,12 +131,10 @@ def test_a_node_that_is_lost_and_one_that_joins(
 ) -> None:
     """A node goes with a cell that has a checkpoint, and another node comes."""
     node = cluster.add_node(**NODE)
-    raylet = node.all_processes["raylet"][0].process.pid
     storage = tmp_path / "storage"
 
     def disturb(cell: Cell) -> None:
         assert list(storage.rglob("*.tar"))
-        assert raylet in {process.pid for process in worker_of(cell).parents()}
         cluster.remove_node(node, allow_graceful=False)
         cluster.add_node(**NODE)
 
@@ -146,7 +144,7 @@ def test_a_node_that_is_lost_and_one_that_joins(
 
     ray.init(cluster.address, log_to_driver=False)
     head = NodeAffinitySchedulingStrategy(cluster.head_node.node_id, soft=False)
-    busy = ray.remote(num_cpus=1)(time.sleep).options(scheduling_strategy=head).remote(1000.0)
+    busy = ray.remote(num_cpus=1)(lambda: time.sleep(1000.0)).options(scheduling_strategy=head).remote()
     log = Log(disturb, after_step=20)
     sweep(tiny_cells(**LONG), tmp_path / "out", cluster.address, log, storage=str(storage))
     ray.cancel(busy, force=True)
@@ -259,9 +257,10 @@ def wait_for(process: Any, ending: str) -> str:
 def test_interrupted_and_killed_drivers(
     whole_long: dict[str, dict], tiny_arguments: list[str], program_cache: Path, cluster: Any, tmp_path: Path
 ) -> None:
-    settings = [word for name, value in LONG.items() for word in ("--set", f"{name}={value}")]
+    longer = {"steps=12": f"steps={LONG['steps']}", "validate_every=2": f"validate_every={LONG['validate_every']}"}
+    settings = [longer.get(word, word) for word in tiny_arguments]
     storage = ["--storage", str(tmp_path / "storage")]
-    arguments = [*tiny_arguments, *settings, "--on", "ray", "--address", cluster.address, *storage]
+    arguments = [*settings, "--on", "ray", "--address", cluster.address, *storage]
     folder = tmp_path / "out"
     with start(arguments, folder, program_cache) as process:
         wait_for(process, " training")

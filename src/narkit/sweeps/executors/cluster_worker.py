@@ -78,6 +78,10 @@ class _Teller(SweepObserver):
         self._mailbox, self._run, self._storage = mailbox, run, storage
         self._last: Progress | None = None
         self._told = 0.0
+        self.failure = ""  # in one line
+
+    def cell_failed(self, cell: Cell, error: str) -> None:
+        self.failure = error
 
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         self._mailbox.post.remote(cell.name, "cell_begins", (step, predicted))
@@ -128,11 +132,12 @@ def _run(order: Order, directory: SweepDirectory, mailbox: Any, asked: Interrupt
         return Result(How.NO_TIME, missing=missing)
     claim = directory.claim(cell)
     assert claim is not None  # nobody else knows of the folder
+    teller = _Teller(mailbox, directory.run(cell), storage)
     ended = run_cell(
         *(cell, directory, claim),
         options=order.options,
         asked=asked,
-        observer=_Teller(mailbox, directory.run(cell), storage),
+        observer=teller,
         predictor=predictor,
     )
     jax.clear_caches()
@@ -142,4 +147,4 @@ def _run(order: Order, directory: SweepDirectory, mailbox: Any, asked: Interrupt
         return Result(How.FINISHED, record=directory.record(cell).read_bytes(), weights=content)
     if ended.how is How.STOPPED and storage is not None:
         storage.push(directory.run(cell))
-    return Result(ended.how, ended.error, directory.failure(cell) or "", ended.kind)
+    return Result(ended.how, teller.failure or ended.error, directory.failure(cell) or "", ended.kind)

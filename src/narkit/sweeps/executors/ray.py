@@ -57,6 +57,7 @@ class _Flight:
     alone: bool
     began: float
     tries: int = 1
+    has_begun: bool = False  # as far as this process has heard
 
 
 class Ray(Executor):
@@ -291,7 +292,7 @@ class Ray(Executor):
         if result.how is How.FAILED:
             directory.fail(cell, result.details or result.error)
             observer.cell_failed(cell, result.error)
-        elif result.how is How.STOPPED:
+        elif result.how is How.STOPPED and flight.has_begun:
             saved = "nothing was kept: there is no storage" if self.storage is None else f"saved in {self.storage}"
             observer.cell_stopped(cell, f"stopped; {saved}")
         elif result.how is How.CANNOT_GO_ON:
@@ -310,10 +311,11 @@ class Ray(Executor):
             letters = ray.get(taken)
         except exceptions.RayError:  # the mailbox moves to another machine; only progress is lost
             return
-        cells = {flight.cell.name: flight.cell for flight in self.flights.values()}
+        flights = {flight.cell.name: flight for flight in self.flights.values()}
         for name, method, arguments in letters:
-            if name in cells:  # else it comes too late
-                getattr(self.context.observer, method)(cells[name], *arguments)
+            if name in flights:  # else it comes too late
+                flights[name].has_begun = True
+                getattr(self.context.observer, method)(flights[name].cell, *arguments)
 
     def close(self) -> None:
         """Has all cells stop, those that run after they have saved, and waits for them."""
