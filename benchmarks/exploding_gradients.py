@@ -30,7 +30,9 @@ def gradient_norm(restore: Callable[[jax.Array], narkit.Reasoner], batch: Device
     unrolling = preset("paper", algorithms=batch.algorithm).unrolling
 
     def loss(weights: jax.Array) -> jax.Array:
-        return objective.loss(restore(weights), batch, key=jax.random.key(0), options=unrolling)
+        reasoner = restore(weights)
+        bind = narkit.fused.accelerate(reasoner, unrolling).form
+        return objective.loss(reasoner, batch, key=jax.random.key(0), options=unrolling, bind=bind)
 
     gradient = jax.jit(jax.grad(loss))
 

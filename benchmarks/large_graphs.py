@@ -98,6 +98,7 @@ def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str
         return jax.random.normal(next(keys), (batch_size, *shape))
 
     layer = narkit.TripletEdgeAttention(hidden_size, key=next(keys))
+    layer = narkit.fused.accelerate(layer).form or layer
     dense = (normal(num_nodes, hidden_size), normal(num_nodes, num_nodes, hidden_size), normal(hidden_size))
 
     def layer_rounds(count: int) -> Callable[[], Any]:
@@ -117,8 +118,12 @@ def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str
 
     def processor_rounds(count: int) -> Callable[[], Any]:
         def run(reasoner: Any, scalars: Any, adjacency: Any, hidden: Any) -> Any:
-            processor = reasoner.bind("bfs").processor
-            return jax.lax.fori_loop(0, count, lambda _, h: processor.batched(scalars, adjacency, h), hidden)
+            bind = narkit.fused.accelerate(reasoner).form
+            if bind is None:
+                step = jax.vmap(reasoner.bind("bfs").processor.with_latents)
+            else:
+                step = bind(reasoner, "bfs").processor.with_latents
+            return jax.lax.fori_loop(0, count, lambda _, h: step(scalars, adjacency, h)[0], hidden)
 
         program = jax.jit(run, compiler_options=compiler_options())
         return lambda: program(reasoner, scalars, everyone, hidden)

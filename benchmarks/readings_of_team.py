@@ -27,7 +27,6 @@ from jaxtyping import Array, PRNGKeyArray
 import narkit
 from narkit import machine
 from narkit.files import write_whole
-from narkit.fused import launch
 from narkit.models import triplets
 from narkit.models.features import Bases, Scalars
 from narkit.models.layers import LayerNorm, Linear
@@ -160,7 +159,7 @@ def train(algorithm: str, name: str, seeds: int, options: dict[str, Any], settin
     trainer = Trainer(config, on_point=lambda trainer: print(name, trainer.progress.curve[-1].scores, flush=True))
     trainer.prepare()
     trainer.run()
-    kernels = launch.mode().value
+    kernels = "plain" if trainer.programs.acceleration.form is None else "fused"
     return {
         "config": config.to_json(),
         "kernels": kernels,

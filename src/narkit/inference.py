@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import jax
 from jax.core import Tracer
 
+from narkit import fused
 from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
 from narkit.data.batch import Batch
 from narkit.errors import BatchError
 from narkit.models import predictions
-from narkit.models.network import AnyArray, DeviceBatch, Reasoner
+from narkit.models.network import AnyArray, Bind, DeviceBatch, Reasoner
 from narkit.models.unrolling import Reprediction, Unrolling, unroll
 
 
@@ -44,16 +45,16 @@ def predict(
     # Inside someone's own `jax.jit` the options for XLA are theirs to give.
     is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((reasoner, arrays)))
     run = _predict if is_traced else _compiled_predict()
-    return Predictions(*run(reasoner, arrays, options, keep_hints))
+    return Predictions(*run(reasoner, arrays, options, keep_hints, fused.accelerate(reasoner, options).form))
 
 
 @functools.cache
 def _compiled_predict() -> Callable:
-    return jax.jit(_predict, static_argnums=(2, 3), compiler_options=compiler_options())
+    return jax.jit(_predict, static_argnums=(2, 3, 4), compiler_options=compiler_options())
 
 
-def _predict(reasoner: Reasoner, batch: DeviceBatch, options: Unrolling, keep_hints: bool):
-    output_logits, hint_logits = unroll(reasoner, batch, options=options, keep_hints=keep_hints)
+def _predict(reasoner: Reasoner, batch: DeviceBatch, options: Unrolling, keep_hints: bool, bind: Bind | None):
+    output_logits, hint_logits = unroll(reasoner, batch, options=options, keep_hints=keep_hints, bind=bind)
     spec = ALGORITHMS[batch.algorithm].transformed_spec
     outputs, hints = (predictions.decode_outputs(spec, logits) for logits in (output_logits, hint_logits))
     return output_logits, hint_logits, outputs, hints

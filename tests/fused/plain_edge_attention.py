@@ -10,12 +10,17 @@ import numpy as np
 from jaxtyping import Array
 
 from narkit import TripletEdgeAttention
-from narkit.fused import launch
+from narkit.fused import accelerate, availability
 
 # A number next to the edge between two numbers of half precision may be rounded either way.
 TOLERANCE = 5e-4
 # What all the rounding amounts to, for features of about one: the same as that of products in TF32.
 OF_ROUNDING = 5e-3
+
+
+def fast(layer: TripletEdgeAttention) -> Any:
+    """The layer in kernels where these are in use, else the layer."""
+    return accelerate(layer).form or layer
 
 
 def latents(layer: TripletEdgeAttention, nodes: Array, edges: Array, graph: Array, mask: Array | None) -> Array:
@@ -68,12 +73,12 @@ def problem(batch_size: int, num_nodes: int, masked: bool, **options: Any) -> tu
 def assert_equal_to_plain(num_nodes: int, masked: bool, device: Any, batch_size: int = 2) -> None:
     """On the device in use; formulas run on `device`."""
     layer, inputs = problem(batch_size, num_nodes, masked)
-    program = str(jax.make_jaxpr(jax.vmap(layer))(*inputs))
+    program = str(jax.make_jaxpr(jax.vmap(fast(layer)))(*inputs))
     assert "pair_vectors" in program and "edge_attention" in program
     with jax.default_matmul_precision("highest"):
-        ours = jax.jit(lambda layer, inputs: jax.vmap(layer)(*inputs))(layer, inputs)
+        ours = jax.jit(lambda layer, inputs: jax.vmap(fast(layer))(*inputs))(layer, inputs)
     layer, inputs = jax.device_put((layer, inputs), device)
-    with launch.use("plain"), jax.default_device(device):
+    with availability.use("plain"), jax.default_device(device):
         plain = jax.jit(lambda layer, inputs: jax.vmap(layer)(*inputs))(layer, inputs)
         nodes, edges, graph, *mask = inputs
         rounded = [

@@ -13,6 +13,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 import narkit
+from narkit.fused import accelerate
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
@@ -72,7 +73,9 @@ def network_and_loss(algorithm: str, processor: str, hints: str = "encoded") -> 
     reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0))
     if processor == "team":  # in a new network all third nodes count nearly the same and gradients are mostly noise
         reasoner = eqx.tree_at(lambda r: r.processor.attention.attention, reasoner, replace_fn=lambda a: 10 * a)
-    return reasoner, lambda network: objective.loss(network, batch, key=jax.random.key(1))
+    return reasoner, lambda network: objective.loss(
+        network, batch, key=jax.random.key(1), bind=accelerate(network).form
+    )
 
 
 @pytest.mark.parametrize(("algorithm", "processor", "hints"), NETWORKS)

@@ -9,13 +9,13 @@ from jaxtyping import Array, PRNGKeyArray
 
 import narkit
 from narkit import TripletEdgeAttention
-from narkit.fused import edge_attention, launch
+from narkit.fused import accelerate, availability, edge_attention
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 from narkit.models.processors import DenseProcessor
 
 from .emulation import emulated, needs_compiler
-from .plain_edge_attention import OF_ROUNDING, TOLERANCE, assert_equal_to_plain, problem
+from .plain_edge_attention import OF_ROUNDING, TOLERANCE, assert_equal_to_plain, fast, problem
 
 pytestmark = needs_compiler
 
@@ -51,7 +51,7 @@ def test_gradients_are_those_of_the_plain_formulas(masked: bool) -> None:
 
     def gradients() -> list:
         def run(layer: TripletEdgeAttention, *features: Array) -> Array:
-            return jax.vmap(layer)(*features, *mask)
+            return jax.vmap(fast(layer))(*features, *mask)
 
         pull_back = jax.jit(lambda *inputs: jax.vjp(run, *inputs)[1](cotangent))
         return jax.tree.leaves(pull_back(layer, nodes, edges, graph))
@@ -71,10 +71,10 @@ def test_one_graph_and_seeds() -> None:
     @jax.jit
     def run(layer: TripletEdgeAttention, layers: TripletEdgeAttention) -> tuple:
         return (
-            jax.vmap(layer)(nodes, edges, graph),
-            layer(nodes[1], edges[1], graph[1]),
-            jax.vmap(lambda layer: jax.vmap(layer)(nodes, edges, graph))(layers),
-            jax.vmap(lambda layer, *features: layer(*features))(layers, nodes, edges, graph),
+            jax.vmap(fast(layer))(nodes, edges, graph),
+            fast(layer)(nodes[1], edges[1], graph[1]),
+            jax.vmap(lambda layer: jax.vmap(fast(layer))(nodes, edges, graph))(layers),
+            jax.vmap(lambda layer, *features: fast(layer)(*features))(layers, nodes, edges, graph),
         )
 
     with emulated():
@@ -90,7 +90,7 @@ def test_any_activation() -> None:
     layer, features = problem(1, 3, False, activation=jnp.tanh)
     expected = jax.vmap(layer)(*features)
     with emulated():
-        ours = jax.vmap(layer)(*features)
+        ours = jax.vmap(fast(layer))(*features)
     np.testing.assert_allclose(ours, expected, atol=OF_ROUNDING)
     assert np.asarray(ours).min() < 0
 
@@ -98,7 +98,7 @@ def test_any_activation() -> None:
 def test_numbers_beyond_half_precision_stay_finite() -> None:
     layer, (nodes, edges, graph) = problem(1, 3, False)
     with emulated():
-        latents = jax.vmap(layer)(1e6 * nodes, 1e6 * edges, graph)
+        latents = jax.vmap(fast(layer))(1e6 * nodes, 1e6 * edges, graph)
     assert np.isfinite(latents).all()
 
 
@@ -107,13 +107,13 @@ def test_what_the_kernels_are_not_made_for(num_nodes: int, num_heads: int, kerne
     """Several heads run plain; graphs whose logits shared memory has no room for have a kernel for these alone."""
     layer = TripletEdgeAttention(128, num_heads=num_heads, key=jax.random.key(0))
     shapes = (num_nodes, 128), (num_nodes, num_nodes, 128), (128,)
-    with launch.use("fused"):
-        program = str(jax.make_jaxpr(layer)(*(jax.ShapeDtypeStruct(shape, "float32") for shape in shapes)))
+    with availability.use("fused"):
+        program = str(jax.make_jaxpr(fast(layer))(*(jax.ShapeDtypeStruct(shape, "float32") for shape in shapes)))
     assert [name for name in ("pair_vectors", "edge_attention", "triplet_logits") if f"'{name}'" in program] == kernels
 
 
 class OwnProcessor(DenseProcessor):
-    """What a user may write: the layer in a processor that knows nothing of kernels."""
+    """What a user may write: a processor that asks for the fast form of the layer and knows nothing else of kernels."""
 
     attention: TripletEdgeAttention
     latent_size: int = eqx.field(static=True, default=0)
@@ -122,7 +122,7 @@ class OwnProcessor(DenseProcessor):
         self.attention = TripletEdgeAttention(hidden_size, key=key)
 
     def process(self, nodes: Array, edges: Array, graph: Array, adjacency: Array, hidden: Array) -> Array:
-        return jax.nn.tanh(hidden + self.attention(nodes, edges, graph).max(0))
+        return jax.nn.tanh(hidden + fast(self.attention)(nodes, edges, graph).max(0))
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_a_processor_of_ones_own_trains_with_the_layer() -> None:
     reasoner = narkit.Reasoner("bfs", OwnProcessor, key=jax.random.key(0))
 
     def loss(network: narkit.Reasoner) -> Array:
-        return objective.loss(network, batch)
+        return objective.loss(network, batch, bind=accelerate(network).form)
 
     expected = jax.tree.leaves(jax.jit(jax.value_and_grad(loss))(reasoner))
     with emulated():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import narkit
-from narkit.fused import launch, report_paths
+from narkit.fused import accelerate, availability, report_paths
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 
@@ -68,7 +68,7 @@ def test_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
 @pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("attends", [True, False], ids=["attention", "no attention"])
 def test_step_equals_plain_formulas(attends: bool, num_nodes: int) -> None:
-    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)  # on the CPU an array over all triplets and features is large
     assert_equal_to_plain(seeds, samples, num_nodes, 3, attends, device=cpu(), flips=1)
 
@@ -82,7 +82,7 @@ def test_linears_of_nodes_equal_plain_formulas(width: int, dense_widths: tuple[i
 @pytest.mark.parametrize("scale", [1, 7, 60])
 @pytest.mark.parametrize("num_steps", [0, 1, plain_over_time.CAPACITY])
 def test_products_over_time_equal_plain_formulas(num_steps: int, scale: int) -> None:
-    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_over_time.assert_equal_to_plain(plain_over_time.several, num_steps, seeds=3, scale=scale)
 
 
@@ -95,14 +95,14 @@ def test_readout_equals_plain_formula(num_nodes: int) -> None:
 @pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("num_scalars", [0, 3, None], ids=["no scalars", "scalars", "features"])
 def test_pointers_equal_plain_formula(num_scalars: int | None, num_nodes: int) -> None:
-    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_pointers.assert_equal_to_plain(2, 3, num_nodes, num_scalars, cpu())
 
 
 @pytest.mark.parametrize("num_nodes", [*SIZES, 2])
 @pytest.mark.parametrize("num_scalars", [0, 6, None], ids=["no scalars", "scalars", "features"])
 def test_edge_pointers_equal_plain_formula(num_scalars: int | None, num_nodes: int) -> None:
-    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)  # on the CPU an array over all triplets and features is large
     plain_edge_pointers.assert_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu())
     plain_edge_pointers.assert_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu(), ties=True)
@@ -110,14 +110,14 @@ def test_edge_pointers_equal_plain_formula(num_scalars: int | None, num_nodes: i
 
 @pytest.mark.parametrize("num_scalars", [1, 2, 3, 4, 5, 7, 8])
 def test_edge_pointers_with_any_number_of_scalars(num_scalars: int) -> None:
-    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_edge_pointers.assert_equal_to_plain(2, 2, 16, num_scalars, cpu())
 
 
 @pytest.mark.parametrize("num_nodes", [*SIZES, 2, 80])
 @pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])
 def test_triplet_edge_attention_equals_plain_layer(masked: bool, num_nodes: int) -> None:
-    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_edge_attention.assert_equal_to_plain(num_nodes, masked, cpu())
 
 
@@ -127,12 +127,14 @@ def test_gradient_of_triplet_edge_attention_equals_plain_layers(num_nodes: int) 
     cotangent = jax.random.normal(jax.random.key(2), features[1].shape)
 
     def gradients(layer: narkit.TripletEdgeAttention, features: Any, cotangent: Any) -> list[Any]:
-        pull_back = jax.vjp(lambda layer, features: jax.vmap(layer)(*features), layer, features)[1]
+        pull_back = jax.vjp(
+            lambda layer, features: jax.vmap(plain_edge_attention.fast(layer))(*features), layer, features
+        )[1]
         return jax.tree.leaves(pull_back(cotangent))
 
     with jax.default_matmul_precision("highest"):
         ours = jax.jit(gradients)(layer, features, cotangent)
-        with launch.use("plain"), jax.default_device(cpu()):
+        with availability.use("plain"), jax.default_device(cpu()):
             theirs = jax.jit(lambda *inputs: gradients(*inputs))(*jax.device_put((layer, features, cotangent), cpu()))
     for have, want in zip(ours, theirs, strict=True):
         # A latent, or a t, next to zero may fall on the other side.
@@ -142,7 +144,7 @@ def test_gradient_of_triplet_edge_attention_equals_plain_layers(num_nodes: int) 
 @pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("num_scalars", [0, 3, 13])
 def test_triplets_equal_plain_formulas(num_scalars: int, num_nodes: int) -> None:
-    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)
     plain_triplets.assert_maxima_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu())
     plain_triplets.assert_logits_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu(), flips=4)
@@ -150,7 +152,7 @@ def test_triplets_equal_plain_formulas(num_scalars: int, num_nodes: int) -> None
 
 @pytest.mark.parametrize("num_scalars", [1, 2, 4, 5, 6, 8])
 def test_any_number_of_scalars(num_scalars: int) -> None:
-    assert launch.mode() is launch.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     assert_equal_to_plain(2, 2, 7, num_scalars, True, device=cpu(), flips=1)
 
 
@@ -163,10 +165,13 @@ def test_network_equals_plain_network(algorithm: str, processor: str) -> None:
     reasoner = narkit.Reasoner(algorithm, processor, key=jax.random.key(0))
 
     def run(reasoner: narkit.Reasoner, batch: DeviceBatch) -> Any:
-        return jax.jit(jax.value_and_grad(lambda r: objective.loss(r, batch, key=jax.random.key(1))))(reasoner)
+        bind = accelerate(reasoner).form
+        return jax.jit(jax.value_and_grad(lambda r: objective.loss(r, batch, key=jax.random.key(1), bind=bind)))(
+            reasoner
+        )
 
     loss, gradients = run(reasoner, batch)
-    with launch.use("plain"), jax.default_device(cpu()):
+    with availability.use("plain"), jax.default_device(cpu()):
         expected, expected_gradients = run(*jax.device_put((reasoner, batch), cpu()))
     assert float(loss) == pytest.approx(float(expected), rel=3e-3)
     ours, theirs = (

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import narkit
+from narkit.fused import accelerate
 from narkit.fused.triplet_messages import NarrowLatents
 from narkit.models.features import Scalars
 
@@ -51,13 +52,14 @@ def test_latents_of_a_processor_equal_plain_ones() -> None:
 
     @jax.jit
     def wide(scalars: Scalars, hidden: jax.Array) -> jax.Array:
-        latents = reasoner.bind("floyd_warshall").processor.batched_edge_latents(scalars, hidden)
+        bound: Any = accelerate(reasoner).form(reasoner, "floyd_warshall")
+        latents = bound.processor.edge_latents(scalars, hidden)
         assert isinstance(latents, NarrowLatents)
         return latents.wide()
 
     with emulated():
         ours = wide(scalars, hidden)
-    np.testing.assert_allclose(ours, plain.batched_edge_latents(scalars, hidden), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours, jax.vmap(plain.edge_latents)(scalars, hidden), rtol=1e-5, atol=1e-5)
 
 
 def test_kernels_run_once_per_step_and_direction() -> None:

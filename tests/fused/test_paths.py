@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from narkit.errors import UnknownNameError
-from narkit.fused import launch, report_paths
+from narkit.fused import availability, report_paths
 from narkit.fused.launch import Kernel
 
 FUSED, PLAIN = "fused", "plain"
@@ -22,7 +22,7 @@ PATHS = {
 
 @pytest.mark.parametrize("processor", PATHS)
 def test_paths_with_kernels(processor: str) -> None:
-    with launch.use(FUSED):
+    with availability.use(FUSED):
         paths = report_paths("bfs", processor, 16)
     assert paths == PATHS[processor] | AROUND_PROCESSORS
 
@@ -30,47 +30,46 @@ def test_paths_with_kernels(processor: str) -> None:
 @pytest.mark.parametrize("algorithm", ["floyd_warshall", "matrix_chain_order", "optimal_bst"])
 def test_paths_of_edge_pointers(algorithm: str) -> None:
     for processor in ("team", "triplet_gmpnn"):
-        with launch.use(FUSED):
+        with availability.use(FUSED):
             assert set(report_paths(algorithm, processor, 7).values()) == {FUSED}
             narrow = report_paths(algorithm, processor, 7, hidden_size=64)
-        assert narrow.pop("edge_hints") == FUSED  # these read scalars alone, of any network
         assert narrow["edge_pointers"] == PLAIN and set(narrow.values()) == {PLAIN}
 
 
 def test_paths_name_what_an_algorithm_has() -> None:
-    with launch.use(FUSED):
+    with availability.use(FUSED):
         assert "pointers" not in report_paths("minimum", "team", 7)  # no hint of it points
         assert "edge_pointers" not in report_paths("bfs", "team", 7)
-    with launch.use(PLAIN):
+    with availability.use(PLAIN):
         paths = report_paths("floyd_warshall", "team", 7)
     assert paths["edge_pointers"] == PLAIN and paths["node_linears"] == PLAIN and paths["hints_read_again"] == PLAIN
 
 
 def test_paths_without_kernels() -> None:
-    with launch.use(PLAIN):
+    with availability.use(PLAIN):
         assert set(report_paths("bfs", "team", 16).values()) == {PLAIN}
-    with launch.use(FUSED):
+    with availability.use(FUSED):
         assert set(report_paths("bfs", "team", 16, hidden_size=64).values()) == {PLAIN}
 
 
 def test_a_machine_without_gpu_runs_plain() -> None:
     if jax.default_backend() == "cpu":
-        assert launch.mode() is launch.Mode.PLAIN
-    with launch.use(FUSED):
-        assert launch.mode() is launch.Mode.FUSED
-        with launch.use(None):
-            assert launch.mode() is launch._best_mode()
-        assert launch.mode() is launch.Mode.FUSED
+        assert availability.mode() is availability.Mode.PLAIN
+    with availability.use(FUSED):
+        assert availability.mode() is availability.Mode.FUSED
+        with availability.use(None):
+            assert (availability.refusal() is None) == (jax.default_backend() == "gpu")
+        assert availability.mode() is availability.Mode.FUSED
 
 
 def test_the_environment_can_ask_for_a_mode(monkeypatch) -> None:
     monkeypatch.setenv("NARKIT_KERNELS", FUSED)
-    assert launch.mode() is launch.Mode.FUSED
-    with launch.use(PLAIN):  # which is nearer
-        assert launch.mode() is launch.Mode.PLAIN
+    assert availability.mode() is availability.Mode.FUSED
+    with availability.use(PLAIN):  # which is nearer
+        assert availability.mode() is availability.Mode.PLAIN
     monkeypatch.setenv("NARKIT_KERNELS", "fuse")
     with pytest.raises(UnknownNameError, match="did you mean 'fused'"):
-        launch.mode()
+        availability.mode()
 
 
 def test_unknown_names_propose_the_nearest() -> None:
@@ -78,7 +77,7 @@ def test_unknown_names_propose_the_nearest() -> None:
         report_paths("bfss", "team", 16)
     with pytest.raises(UnknownNameError, match="did you mean 'team'"):
         report_paths("bfs", "teams", 16)
-    with pytest.raises(UnknownNameError, match="did you mean 'plain'"), launch.use("plane"):
+    with pytest.raises(UnknownNameError, match="did you mean 'plain'"), availability.use("plane"):
         pass
     with pytest.raises(ValueError, match="positive number of nodes, got 0"):
         report_paths("bfs", "team", 0)

@@ -8,8 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from narkit.fused.blank import Stack, blank_stacks
-from narkit.loops import deferred_gradients, deferred_products, time_loop
+from narkit.fused import loop
+from narkit.fused.blank import blank_stacks
+from narkit.fused.loop import FUSED_LOOP
+from narkit.loops import deferred_gradients, time_loop
+from narkit.loops.backend import PLAIN, Stack
 from narkit.loops.deferred_gradients import ReversibleStep
 from narkit.loops.traced_program import sum_of_rows
 
@@ -67,9 +70,9 @@ def loss_of(values):
     return jnp.sum(values[0] ** 2) + jnp.sum(values[1] ** 3)
 
 
-def with_time_loop(params, data, hidden, weights, num_steps):
+def with_time_loop(params, data, hidden, weights, num_steps, backend=PLAIN):
     last = jnp.minimum(LAST, num_steps - 1)
-    carry, ys, zs = time_loop.time_loop(step, params, data, (hidden, hidden), num_steps, CAPACITY, last)
+    carry, ys, zs = time_loop.time_loop(step, params, data, (hidden, hidden), num_steps, CAPACITY, last, backend)
     return jnp.sum((ys["y"] + ys["part"]) * weights) + loss_of(carry) + loss_of(zs)
 
 
@@ -93,15 +96,16 @@ def test_equals_scan_beside_kernels(problem, seeds, precision, monkeypatch):
 
     In float32 they are left to the compiler; else kernels make them, and round the factors to TF32.
     """
-    monkeypatch.setattr(deferred_products, "SHORTEST_PART", 9)
+    monkeypatch.setattr(loop, "SHORTEST_PART", 9)
     problem = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), problem)
     if seeds:
         problem = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[::-1]]), problem)
     in_seeds = partial(jax.vmap, in_axes=(0, 0, 0, 0, None)) if seeds else lambda function: function
     rtol, atol = (1e-4, 1e-4) if precision else (2e-3, 1e-2)
     with emulated(), jax.default_matmul_precision(precision):
-        assert deferred_products._parts(CAPACITY * BATCH * NODES, HIDDEN, HIDDEN) == 3
-        ours = jax.jit(in_seeds(jax.value_and_grad(with_time_loop, (0, 2))))
+        assert FUSED_LOOP.parts_of_product(CAPACITY * BATCH * NODES, HIDDEN, HIDDEN) == 3
+        beside_kernels = partial(with_time_loop, backend=FUSED_LOOP)
+        ours = jax.jit(in_seeds(jax.value_and_grad(beside_kernels, (0, 2))))
         for num_steps in (1, CAPACITY - 1, CAPACITY):
             have = ours(*problem, jnp.asarray(num_steps))
             reference = jax.value_and_grad(partial(with_scan, num_steps=num_steps), (0, 2))
@@ -164,7 +168,7 @@ def test_what_leaves_the_loop(problem):
     """Weights are finished after the loop, and what the gradient does not read is not saved."""
     params, data, hidden, _ = problem
     with jax.enable_x64(True):
-        backward = time_loop._reversible(step, params, data, (hidden, hidden))
+        backward = time_loop._reversible(step, params, data, (hidden, hidden), PLAIN)
         assert isinstance(backward, ReversibleStep)
         deferred = dict(zip(sorted(params), [d is not None for d in backward._deferred], strict=True))
         assert deferred == {"bias": False, "inner": True, "out": True, "shared": True}

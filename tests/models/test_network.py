@@ -41,6 +41,13 @@ def run(reasoner, batch, options, key=None):
     return unroll(reasoner, batch, options=options, training=True, key=key)
 
 
+def test_a_network_computes_the_same_inside_a_program_and_outside():
+    """JAX gives dictionaries back sorted: the order of probes must not depend on whether it had them."""
+    reasoner = narkit.Reasoner("minimum", "deepsets", HIDDEN, key=KEY)
+    batch = DeviceBatch.of(narkit.sample("minimum", size=4, batch_size=2, seed=0))
+    np.testing.assert_allclose(loss(reasoner, batch), jax.jit(lambda r: loss(r, batch))(reasoner), rtol=1e-5)
+
+
 def test_hint_modes(batch):
     """With one key the modes share encoders of inputs, processor and output decoders."""
     predicted = {

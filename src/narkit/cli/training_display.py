@@ -53,6 +53,7 @@ class LiveDisplay(Observer):
             self._progress.stop()
 
     def preparing(self, trainer: Trainer) -> None:
+        self.console.print(f"the network {trainer.programs.acceleration}", soft_wrap=True, highlight=False)
         self._describe("compiling", None, 0)
 
     def started(self, trainer: Trainer) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,27 +16,19 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, PyTree
 
 from narkit.fused import launch
+from narkit.loops.backend import Stack
 
 MOST_BLOCKS = 64  # per array and seed
-
-
-@dataclass(frozen=True)
-class Stack:
-    """A stack to be made."""
-
-    shape: tuple[int, ...]  # of a row
-    dtype: Any
-    zero_beyond: bool = True  # whether anyone reads the rows that the loop does not write
 
 
 def blank_stacks(stacks: Sequence[Stack], num_steps: Array, capacity: int, beside: PyTree) -> list[Array]:
     """Arrays of `capacity` rows, of which those from `num_steps` on are zero where that matters.
 
-    The others may hold anything (beside fused kernels; else zeros). `beside` is all that the loop reads: where any of
+    The others may hold anything. `beside` is all that the loop reads: where any of
     it has an axis of seeds, the stacks have it too.
     """
     shapes = [((capacity, *stack.shape), stack.dtype) for stack in stacks]
-    made = [i for i, (shape, _) in enumerate(shapes) if math.prod(shape) and launch.mode() is launch.Mode.FUSED]
+    made = [i for i, (shape, _) in enumerate(shapes) if math.prod(shape)]
     blank: list[Any] = [jnp.zeros(shape, dtype) if i not in made else None for i, (shape, dtype) in enumerate(shapes)]
     if made:
         results = _make([stacks[i] for i in made], [shapes[i] for i in made], num_steps, jax.tree.leaves(beside))

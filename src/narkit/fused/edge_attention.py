@@ -3,7 +3,7 @@
     u_ij = x_i + x_j + e_ij W1     w_ik = x_k + e_ik W2     q_jk = e_jk W3     v_ik = e_ik W4 + bias
     latent_ij = sum_k softmax_k(a . LeakyReLU(u_ij + w_ik + q_jk)) v_ik
 
-The gradient is that of the plain formulas: see `narkit.models.triplet_edge_attention`.
+The gradient is that of the plain formulas: see `attention_layer`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ ROW_BYTES = 272  # of a pair's features in half precision
 MOST_SHARED_BYTES = 99 * 1024  # that all GPUs since Ampere give a block
 
 
-def is_fused(attention: Float[Array, "head width"], edges: Float[Array, "node node hidden"]) -> bool:
-    """Whether the kernels are in use and made for this: a single head of all features, and not too many nodes."""
-    is_made_for = attention.shape == (1, H) and edges.dtype == jnp.float32 and _block_size(len(edges)) is not None
-    return is_made_for and launch.mode() is launch.Mode.FUSED
+def fits(edges: Float[Array, "node node hidden"]) -> bool:
+    """Whether the kernels are made for these edges: float32, and not too many nodes."""
+    return edges.dtype == jnp.float32 and _block_size(len(edges)) is not None
 
 
 def edge_latents(

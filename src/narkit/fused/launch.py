@@ -1,4 +1,4 @@
-"""The one place that launches fused kernels, and that says when they are used.
+"""The one place that launches fused kernels.
 
 Kernels are CUDA C++ in the `.cu` files beside this, compiled when a program is traced: NVRTC, which comes with JAX's
 CUDA packages, makes PTX for the GPU at hand (Ampere or later), and XLA launches it like one of its own kernels. On
@@ -7,13 +7,9 @@ other machines the plain formulas run.
 
 from __future__ import annotations
 
-import contextlib
-import enum
 import functools
-import os
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,70 +22,10 @@ from jax.extend.core import Primitive, jaxprs_in_params
 from jax.interpreters import batching, mlir
 from jaxtyping import Array
 
-from narkit.errors import UnknownNameError
 from narkit.fused import nvrtc
 from narkit.loops.stacks import Row
 
-ENVIRONMENT = "NARKIT_KERNELS"
 THREADS = 128  # of a block, where a kernel does not say otherwise
-OLDEST_GPU = 80  # compute capability times ten: bfloat16 on the matrix units
-
-
-class Mode(enum.StrEnum):
-    """How the parts that have a fused kernel run."""
-
-    FUSED = "fused"
-    PLAIN = "plain"
-
-
-_forced: Mode | None = None
-
-
-def mode() -> Mode:
-    """How these parts run: as kernels on a GPU that can, else by the plain formulas.
-
-    The environment can say otherwise, NARKIT_KERNELS=plain, to compare runs.
-    """
-    return _forced if _forced is not None else _asked_mode() or _best_mode()
-
-
-def _asked_mode() -> Mode | None:
-    asked = os.environ.get(ENVIRONMENT)
-    return _mode_of(asked) if asked else None
-
-
-def _mode_of(name: str) -> Mode:
-    try:
-        return Mode(name)
-    except ValueError:
-        raise UnknownNameError("mode", name, [mode.value for mode in Mode]) from None
-
-
-@contextlib.contextmanager
-def use(forced: Mode | str | None) -> Iterator[None]:
-    """Decides for a while how these parts run, for tests and comparisons. Programs traced before stay as they are."""
-    global _forced
-    before = _forced
-    _forced = None if forced is None else _mode_of(forced)
-    try:
-        yield
-    finally:
-        _forced = before
-
-
-@functools.cache
-def _best_mode() -> Mode:
-    if jax.default_backend() != "gpu":
-        return Mode.PLAIN
-    reason = None
-    if not nvrtc.available():
-        reason = "NVRTC, which comes with JAX's CUDA packages, was not found"
-    elif compute_capability() < OLDEST_GPU:
-        reason = f"this GPU has compute capability {compute_capability() / 10}, they need {OLDEST_GPU / 10}"
-    if reason is None:
-        return Mode.FUSED
-    warnings.warn(f"networks run without fused kernels, several times slower: {reason}", stacklevel=2)
-    return Mode.PLAIN
 
 
 @functools.cache

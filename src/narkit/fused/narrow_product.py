@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from narkit.fused import launch
 from narkit.loops.deferred_gradients import LARGEST_FACTOR
 
 
@@ -20,13 +19,11 @@ def narrow_product(
 ) -> Float[Array, "*axes hidden"]:
     """`scalars @ directions + offset`, without an offset `scalars @ directions`.
 
-    Beside fused kernels it is a sum of outer products, which the compiler makes part of what reads it; a GPU's library
-    for matrix products would write it out, and choose poor kernels for so few rows.
+    It is a sum of outer products, which the compiler makes part of what reads it; a GPU's library for matrix products
+    would write it out, and choose poor kernels for so few rows.
     """
     if offset is None:
         offset = jnp.zeros(directions.shape[1])
-    if launch.mode() is not launch.Mode.FUSED:
-        return scalars @ directions + offset
     return _outer_sum(scalars, directions, offset)
 
 

@@ -10,16 +10,18 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxprs_in_params
 
+from narkit import fused
 from narkit.algorithms import ALGORITHMS
-from narkit.fused.launch import Kernel, Mode
+from narkit.fused.availability import Mode
+from narkit.fused.launch import Kernel
+from narkit.models.encoders import as_values
+from narkit.models.network import Reasoner
+from narkit.models.pointer_decoders import points
 from narkit.spec import Location
 
 
 def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> dict[str, str]:
     """See `narkit.fused.report_paths`."""
-    from narkit.models.network import Reasoner  # which uses kernels itself
-    from narkit.models.pointer_decoders import points
-
     if num_nodes < 1:
         raise ValueError(f"expected a positive number of nodes, got {num_nodes}")
     reasoner = eqx.filter_eval_shape(
@@ -51,9 +53,7 @@ def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> 
     return {part: (Mode.FUSED if fused else Mode.PLAIN).value for part, fused in parts.items()}
 
 
-def _kernels_of_step(reasoner: Any, algorithm: str, num_nodes: int) -> list[Kernel]:
-    from narkit.models.encoders import as_values
-
+def _kernels_of_step(reasoner: Reasoner, algorithm: str, num_nodes: int) -> list[Kernel]:
     spec = ALGORITHMS[algorithm].transformed_spec
     stored = {
         name: jax.ShapeDtypeStruct((1, *spec[name].shape(num_nodes)), spec[name].dtype)
@@ -62,7 +62,7 @@ def _kernels_of_step(reasoner: Any, algorithm: str, num_nodes: int) -> list[Kern
     hidden = jax.ShapeDtypeStruct((1, num_nodes, reasoner.hidden_size), jnp.float32)
 
     def step(reasoner, stored, hidden):
-        network = reasoner.bind(algorithm)
+        network = (fused.accelerate(reasoner).form or Reasoner.bind)(reasoner, algorithm)
         return network.step(network.read(as_values(spec, stored, num_nodes)), hidden)
 
     program = jax.make_jaxpr(step)(reasoner, stored, hidden)

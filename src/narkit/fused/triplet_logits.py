@@ -1,17 +1,17 @@
-"""The logits of Triplet Edge Attention from dense features of pairs, forward only: the gradient is `triplets`'s."""
+"""The logits of Triplet Edge Attention from dense features of pairs: a kernel forward, the plain gradient backward."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused import launch
-from narkit.fused.weights import HIDDEN_SIZE as H
-
-
-def is_fused(weights: Float[Array, "head width"]) -> bool:
-    """Whether the kernel is in use and made for these weights: a single head of all features."""
-    return weights.shape == (1, H) and launch.mode() is launch.Mode.FUSED
+from narkit.loops.deferred_gradients import SAVED
+from narkit.models.triplets import attention_backward
 
 
 def triplet_logits(
@@ -21,8 +21,20 @@ def triplet_logits(
     weights: Float[Array, "1 hidden"],
     slope: float,
 ) -> Float[Array, "1 node node node"]:
-    """`sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`"""
+    """`sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, as `narkit.models.triplets.attention_logits`, of a single head."""
+    return checkpoint_name(_logits(pair_ij, pair_ik, pair_jk, weights, slope), SAVED)
+
+
+def _run(pair_ij: Array, pair_ik: Array, pair_jk: Array, weights: Array, slope: float) -> Array:
     n = len(pair_ij)
     macros = (("N", n), ("SLOPE", float(slope)))
     kernel = launch.Kernel("triplet_logits.cu", "triplet_logits", macros, ((-(-n // 8)) ** 2, 1), 0)
     return kernel(pair_ij, pair_ik, pair_jk, weights, outputs=[((1, n, n, n), jnp.float32)])[0]
+
+
+def _forward(pair_ij: Array, pair_ik: Array, pair_jk: Array, weights: Array, slope: float) -> tuple[Array, tuple]:
+    return _run(pair_ij, pair_ik, pair_jk, weights, slope), (pair_ij, pair_ik, pair_jk, weights)
+
+
+_logits: Any = jax.custom_vjp(_run, nondiff_argnums=(4,))
+_logits.defvjp(_forward, attention_backward)

@@ -19,9 +19,8 @@ from jax.extend.core import JaxprEqn, Literal, Var
 from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
-from narkit.fused import launch
-from narkit.fused.blank import Stack
-from narkit.loops.deferred_products import PARTS, Deferred, Factor, Sum, evaluate, evaluate_in_kernels
+from narkit.loops.backend import PLAIN, Backend, Stack
+from narkit.loops.deferred_products import PARTS, Deferred, Factor, Sum, evaluate
 from narkit.loops.stacks import Row, write_row
 from narkit.loops.traced_program import (
     LINEAR,
@@ -60,9 +59,9 @@ class ReversibleStep:
 
     `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forth, a
     step gives the next carry and y, and adds a row to what is kept: z, and what the way back reads; back, it gives
-    d_carry and the gradients to sum, and adds a row to the factors that are stacked. Kernels write their rows, and read
-    them, where they are; of samples whose `last` step is over, they write zeros. The first axis of the carry and of
-    named values is that of samples, if it is as long.
+    d_carry and the gradients to sum, and adds a row to the factors that are stacked. Operations of the backend write
+    their rows, and read them, where they are; of samples whose `last` step is over, they write zeros. The first axis of
+    the carry and of named values is that of samples, if it is as long.
     """
 
     def __init__(
@@ -74,7 +73,9 @@ class ReversibleStep:
         carry: PyTree,
         d_y: PyTree,
         d_z: PyTree,
+        backend: Backend = PLAIN,
     ):
+        self._backend = backend
         program = trace(pull_back, params, data, t, carry, carry, d_y, d_z)
         self._params, self._carry, self._y, self._z = map(jax.tree.structure, (params, carry, d_y, d_z))
         self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
@@ -82,12 +83,11 @@ class ReversibleStep:
         sizes = (num_carry, self._y.num_leaves, self._z.num_leaves, num_carry)
         next_carry, self._y_vars, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
         named = named_values(program, SAVED)
-        self._written_y = _made_by_kernels(program, self._y_vars)
+        self._written_y = _made_on_rows(program, self._y_vars, backend)
         self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
         self._deferred = _find_deferred(program, gradients, {*carried, *named})
         self._of_samples = {*carried, *named, *named_values(program, STACKED)}
-        self._fused = launch.mode() is launch.Mode.FUSED
-        self._in_kernel = [self._fused and deferred is not None and deferred.fits_kernel for deferred in self._deferred]
+        self._by_backend = [deferred is not None and backend.can_finish(deferred) for deferred in self._deferred]
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
         back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
@@ -105,13 +105,13 @@ class ReversibleStep:
     ) -> tuple[PyTree, list[Array], list[Array]]:
         stacks = dict(zip(self._kept, kept, strict=True))
         stacks |= {var: stack for var, stack in zip(self._y_stacked, ys, strict=True) if var in self._written_y}
-        # Written before it is read, so that kernels read it there and the carry's memory is free for the next one.
+        # Written before it is read, so that a backend reads it there and the carry's memory is free for the next one.
         known = {
             var: Row(write_row(stacks[var], value, t), t, is_new=True, known=value)
             for var, value in zip(self._carried, jax.tree.leaves(carry), strict=True)
             if var in stacks
         }
-        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, last, known, stacks)
+        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, last, known, stacks, self._backend)
         next_carry, y, rows = _split(results, (self._carry.num_leaves, len(ys)))
         y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_stacked, y, strict=True)]
         return (
@@ -125,7 +125,9 @@ class ReversibleStep:
         stack_of = dict(zip(self._kept, kept, strict=True))
         found = dict(zip(self._y_stacked, ys, strict=True))
         found |= {var: factor.over_time(stack_of[factor.var]) for var, factor in self._derived.items()}
-        if self._fused:  # what was not written may be anything; the compiler makes this part of what reads them
+        if (
+            not self._backend.rows_start_as_zeros
+        ):  # what was not written may be anything; the compiler makes this part of what reads them
             found = {var: _zero_beyond(stack, num_steps) for var, stack in found.items()}
         return jax.tree.unflatten(self._y, [found[var] for var in self._y_vars])
 
@@ -141,7 +143,8 @@ class ReversibleStep:
         unread = [None] * self._carry.num_leaves
         known = {var: Row(stack, t) for var, stack in zip(self._kept, kept, strict=True)}
         arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y, d_z))]
-        results = self._back.run(arguments, t, last, known, dict(zip(self._stacked, stacks, strict=True)))
+        written = dict(zip(self._stacked, stacks, strict=True))
+        results = self._back.run(arguments, t, last, known, written, self._backend)
         carries, sums = self._carry.num_leaves, len(self._summed)
         return (
             jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
@@ -172,8 +175,8 @@ class ReversibleStep:
     @property
     def _read_in_all_rows(self) -> set[Var]:
         """The factors of what is left to the compiler, which knows nothing of the number of steps."""
-        pairs = zip(self._deferred, self._in_kernel, strict=True)
-        left = [deferred for deferred, in_kernel in pairs if deferred is not None and not in_kernel]
+        pairs = zip(self._deferred, self._by_backend, strict=True)
+        left = [deferred for deferred, by_backend in pairs if deferred is not None and not by_backend]
         return {factor.var for deferred in left for factor in deferred.factors}
 
     def finish(
@@ -182,13 +185,15 @@ class ReversibleStep:
         """The gradients of the parameters, from what the loops summed, stacked and kept."""
         remaining = iter(sums)
         stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
-        pairs = zip(self._deferred, self._in_kernel, strict=True)
-        made = [deferred for deferred, in_kernel in pairs if deferred is not None and in_kernel]
+        pairs = zip(self._deferred, self._by_backend, strict=True)
+        made = [deferred for deferred, by_backend in pairs if deferred is not None and by_backend]
         chosen = [term for deferred in made for term in deferred.terms]
         by_sample = {var for var in self._of_samples if shape_of(var)[:1] == last.shape}
-        known = dict(zip(chosen, evaluate_in_kernels(chosen, stack_of, num_steps, last, by_sample), strict=True))
+        finished = self._backend.finish(chosen, stack_of, num_steps, last, by_sample)
+        known = dict(zip(chosen, finished, strict=True))
         gradients = [
-            next(remaining) if deferred is None else evaluate(deferred, stack_of, known) for deferred in self._deferred
+            next(remaining) if deferred is None else evaluate(deferred, stack_of, known, self._backend)
+            for deferred in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
 
@@ -205,7 +210,7 @@ def _zero_beyond(stack: Array, num_steps: Array) -> Array:
 
 
 def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[Array]:
-    """The stacks with a further row each, which a kernel has written already or which is written now.
+    """The stacks with a further row each, which a backend has written already or which is written now.
 
     A row that is only passed on belongs to another stack.
     """
@@ -215,9 +220,9 @@ def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[A
     ]
 
 
-def _made_by_kernels(program: TracedProgram, variables: Sequence[Any]) -> set[Var]:
-    """Those of the variables that come out of a kernel, once, and under no name."""
-    made = {var for eqn in program.operations if eqn.primitive is launch.primitive for var in eqn.outvars}
+def _made_on_rows(program: TracedProgram, variables: Sequence[Any], backend: Backend) -> set[Var]:
+    """Those of the variables that come out of an operation that writes rows in place, once, and under no name."""
+    made = {var for eqn in program.operations if backend.works_on_rows(eqn) for var in eqn.outvars}
     named = {eqn.invars[0] for eqn in program.operations if eqn.primitive.name == "name"}
     return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
 

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int, PyTree
 
-from narkit.fused.blank import blank_stacks
+from narkit.loops.backend import PLAIN, Backend
 from narkit.loops.deferred_gradients import ReversibleStep
 from narkit.loops.stacks import Row, write_row
 
@@ -37,6 +37,7 @@ def time_loop(
     num_steps: Int[Array, ""],
     capacity: int,
     last: Int[Array, " batch"],
+    backend: Backend = PLAIN,
 ) -> tuple[PyTree, PyTree, PyTree]:
     """Runs `carry, y, z = step(params, data, t, carry)` for t = 0, ..., num_steps - 1.
 
@@ -45,12 +46,12 @@ def time_loop(
     axis of samples. Gradients flow to `params` and `carry`, not to `data`.
 
     Beyond a sample's own step in `last` its ys mean nothing, and no gradient may come back from them or from the last
-    carry: under differentiation fused kernels leave such samples out.
+    carry: under differentiation a `backend` may leave such samples out.
     """
-    return _differentiable_loop(step, params, data, carry, num_steps, capacity, last.astype(jnp.int32))
+    return _differentiable_loop(step, params, data, carry, num_steps, capacity, last.astype(jnp.int32), backend)
 
 
-def _loop(step, params, data, carry, num_steps, capacity, last):
+def _loop(step, params, data, carry, num_steps, capacity, last, backend):
     _, ys, zs = jax.eval_shape(lambda c: step(params, data, _ZERO, c), carry)
 
     def body(t, state):
@@ -75,18 +76,18 @@ def _write(stacks: PyTree, t: Array, values: PyTree) -> PyTree:
     return jax.tree.map(lambda stack, value: write_row(stack, value, t), stacks, values)
 
 
-def _forward(step, params, data, carry, num_steps, capacity, last):
-    reversible = _reversible(step, params, data, carry)
+def _forward(step, params, data, carry, num_steps, capacity, last, backend):
+    reversible = _reversible(step, params, data, carry, backend)
 
     def body(t, state):
         carry, ys, kept = state
         t = t.astype(jnp.int32)  # as traced
         return reversible.forth(params, data, t, last, carry, ys, kept)
 
-    # Never more than there are rows: kernels that write rows do not look where a stack ends.
+    # Never more than there are rows: a backend that writes rows need not look where a stack ends.
     num_steps = jnp.minimum(num_steps, capacity).astype(jnp.int32)
     of_ys = reversible.ys
-    blank = blank_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
+    blank = backend.new_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
     start = (carry, blank[: len(of_ys)], blank[len(of_ys) :])
     carry, ys, kept = lax.fori_loop(_ZERO, num_steps, body, start)
     # What is wanted of a sample's last step is among what is kept of all steps.
@@ -101,10 +102,10 @@ def _forward(step, params, data, carry, num_steps, capacity, last):
     )
 
 
-def _backward(step, capacity, residuals, cotangents):
+def _backward(step, capacity, backend, residuals, cotangents):
     params, data, kept, blank, num_steps, last = residuals
     d_carry, d_ys, d_zs = cotangents
-    reversible = _reversible(step, params, data, blank)
+    reversible = _reversible(step, params, data, blank, backend)
 
     def body(state):
         t, d_carry, sums, stacks = state
@@ -118,14 +119,14 @@ def _backward(step, capacity, residuals, cotangents):
         num_steps - 1,
         d_carry,
         reversible.empty_sums(),
-        blank_stacks(reversible.stacked, num_steps, capacity, (params, data, blank)),
+        backend.new_stacks(reversible.stacked, num_steps, capacity, (params, data, blank)),
     )
     # One number counts down. A loop that counts up would compute the step from it, in a kernel of its own.
     _, d_carry, sums, stacks = lax.while_loop(lambda state: state[0] >= 0, body, start)
     return reversible.finish(sums, stacks, kept, num_steps, last), None, d_carry, None, None
 
 
-def _reversible(step, params, data, carry) -> ReversibleStep:
+def _reversible(step, params, data, carry, backend) -> ReversibleStep:
     """Traces one step with its reverse. Only shapes matter here, so any carry will do."""
 
     def pull_back(params, data, t, carry, d_carry, d_y, d_z):
@@ -134,8 +135,8 @@ def _reversible(step, params, data, carry) -> ReversibleStep:
         return *results, d_carry, d_params
 
     _, d_y, d_z = jax.eval_shape(lambda c: step(params, data, _ZERO, c), carry)
-    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y, d_z)
+    return ReversibleStep(pull_back, params, data, _ZERO, carry, d_y, d_z, backend)
 
 
-_differentiable_loop: Any = jax.custom_vjp(_loop, nondiff_argnums=(0, 5))
+_differentiable_loop: Any = jax.custom_vjp(_loop, nondiff_argnums=(0, 5, 7))
 _differentiable_loop.defvjp(_forward, _backward)

@@ -13,7 +13,7 @@ from jax import lax
 from jax.extend.core import JaxprEqn, Literal, Var
 from jaxtyping import Array, PyTree
 
-from narkit.fused import launch
+from narkit.loops.backend import PLAIN, Backend
 from narkit.loops.stacks import Row, write_row
 
 # Linear maps of a single argument: applied to a sum they give the sum of what they give.
@@ -53,16 +53,17 @@ class TracedProgram:
         last: Array,
         known: Mapping[Var, Any] | None = None,
         stacks: Mapping[Var, Array] | None = None,
+        backend: Backend = PLAIN,
     ) -> list[Any]:
-        """Runs the program at step t. Kernels leave out samples whose `last` step is over.
+        """Runs the program at step t. A backend may leave out samples whose `last` step is over.
 
         `known` values take the place of arguments, and of operations that are no longer there. Values with one of the
-        `stacks` are written there, by the kernels that make them if they can.
+        `stacks` are written there, by the operations of the backend that make them if they can.
         """
         values = {**self.constants, **dict(zip(self.inputs, arguments, strict=False)), **(known or {})}
         named = {eqn.outvars[0]: eqn.invars[0] for eqn in self.operations if eqn.primitive.name == "name"}
         written = {named.get(var, var): stack for var, stack in (stacks or {}).items()}
-        return _interpret(self.operations, self.outputs, values, written, t, last)
+        return _interpret(self.operations, self.outputs, values, written, t, last, backend)
 
 
 def named_values(program: TracedProgram, name: str) -> list[Var]:
@@ -92,6 +93,7 @@ def _interpret(
     written: Mapping[Any, Array] | None = None,
     t: Array | None = None,
     last: Array | None = None,
+    backend: Backend = PLAIN,
 ) -> list[Any]:
     """Runs operations. Values may be rows of stacks; those with a stack in `written` are written to row t of it."""
 
@@ -100,14 +102,14 @@ def _interpret(
 
     for eqn in operations:
         arguments = [read(var) for var in eqn.invars]
-        if eqn.primitive is launch.primitive:
+        if backend.works_on_rows(eqn):
             stacks = {i: written[var] for i, var in enumerate(eqn.outvars) if var in written} if written else {}
-            values.update(zip(eqn.outvars, launch.run_on_rows(arguments, stacks, t, last, **eqn.params), strict=True))
+            values.update(zip(eqn.outvars, backend.run_on_rows(eqn, arguments, stacks, t, last), strict=True))
             continue
         if eqn.primitive.name == "name":
             value, stack = arguments[0], written.get(eqn.invars[0]) if written else None
             if stack is not None and not (isinstance(value, Row) and value.is_new):
-                # Written before it is read, so that kernels read it there and it need not be anywhere else.
+                # Written before it is read, so that a backend reads it there and it need not be anywhere else.
                 assert t is not None
                 value = Row(write_row(stack, value_of(value), t), t, is_new=True, known=value_of(value))
             if isinstance(value, Row):

@@ -7,24 +7,22 @@ features: sorted by what they read, so that one product serves all that read the
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from typing import assert_never
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from narkit.fused import launch
-from narkit.fused.node_product import NodeWeights
-from narkit.fused.weights import HIDDEN_SIZE
 from narkit.models.bound_decoders import BoundDecoders
-from narkit.models.features import ALIGNMENT, Bases
+from narkit.models.features import Bases, fold
 from narkit.models.layers import Linear
-from narkit.models.merged_linears import MergedLinears, merge
+from narkit.models.merged_linears import ALIGNMENT, MergedLinears, merge
 from narkit.models.pointer_decoders import PointerDecoder, points
-from narkit.models.value_decoders import EdgeDecoders, GraphDecoders, RowReadout, row_values
-from narkit.spec import Location, Probe, Spec
+from narkit.models.value_decoders import EdgeDecoders, GraphDecoders
+from narkit.spec import Kind, Location, Probe, Spec
+
+EDGE_VALUES = (Kind.SCALAR, Kind.MASK, Kind.CATEGORICAL)
+"""What values of edges there are."""
 
 
 class NodeReader(enum.IntEnum):
@@ -88,40 +86,36 @@ class Decoders(eqx.Module):
     def __init__(self, spec: Spec, hidden_size: int, latent_size: int, *, key: PRNGKeyArray):
         """Builds decoders for every probe of `spec`. `latent_size`: the width of the processor's edge latents, or 0."""
         keys = jax.random.split(key, len(spec))
-        self.by_probe = {
+        by_probe = {
             name: Decoder(probe, hidden_size, hidden_size + latent_size, key=k)
             for (name, probe), k in zip(spec.items(), keys, strict=True)
         }
+        self.by_probe = dict(sorted(by_probe.items()))  # as encoders
         self.hidden_size = hidden_size
         self.latent_size = latent_size
 
-    def bind(self, spec: Spec, bases: Bases, row_columns: Mapping[str, int] | None = None) -> BoundDecoders:
-        """The decoders for factored features. Linears that read the same are merged into one.
-
-        `row_columns` says where the next step reads the values of probes, in the rows of nodes, if it reads any.
-        """
-        on_nodes, columns = self._on_nodes(bases)
-        graph = self._graph_decoders(spec, bases, columns, row_columns)
-        latent_sizes = (self.latent_size,) if self.latent_size else ()
-        pointers: list[PointerDecoder | None] = []
-        for name, decoder in self.by_probe.items():
-            pointer = None
-            if decoder.score is not None:
-                own = (decoder.on_edges[0], decoder.score)
-                pointer = PointerDecoder(spec[name], columns[name], *own, bases.edge, latent_sizes)
-            pointers.append(pointer)
-        together = {name: d.on_edges[0] for name, d in self.by_probe.items() if d.score is None and d.on_edges}
-        kinds, on_edges = [spec[name].kind for name in together], list(together.values())
+    def bind(self, spec: Spec, bases: Bases) -> BoundDecoders:
+        """The decoders for factored features. Linears that read the same are merged into one."""
+        on_nodes, columns = self.on_nodes(bases)
+        graph = GraphDecoders(bases.node, self.on_pooled, merge(self.on_graph, bases.graph))
+        pointers = tuple(
+            None
+            if decoder.score is None
+            else PointerDecoder(
+                spec[name], columns[name], fold(decoder.on_edges[0], bases.edge, self.latent_sizes), decoder.score
+            )
+            for name, decoder in self.by_probe.items()
+        )
         return BoundDecoders(
             probes=tuple((name, spec[name]) for name in self.by_probe),
             columns=tuple(columns.values()),
-            on_nodes=self._node_weights(on_nodes, len(bases.graph.directions)) or on_nodes,
-            pointers=tuple(pointers),
-            edges=EdgeDecoders(kinds, on_edges, self._num_pointer_columns, bases.edge, latent_sizes),
+            on_nodes=on_nodes,
+            pointers=pointers,
+            edges=EdgeDecoders(self.on_edges(spec, bases), self.num_pointer_columns),
             graph=graph,
         )
 
-    def _on_nodes(self, bases: Bases) -> tuple[MergedLinears, dict[str, tuple[int, ...]]]:
+    def on_nodes(self, bases: Bases) -> tuple[MergedLinears, dict[str, tuple[int, ...]]]:
         """The Linears of nodes as one, and for every probe the columns at which its outputs begin."""
         decoders = self.by_probe.values()
         linears = [linear for decoder in decoders for linear in decoder.on_nodes]
@@ -132,33 +126,30 @@ class Decoders(eqx.Module):
         columns = {name: tuple(next(starts) for _ in decoder.on_nodes) for name, decoder in self.by_probe.items()}
         return merged, columns
 
-    def _node_weights(self, on_nodes: MergedLinears, num_graph_scalars: int) -> NodeWeights | None:
-        """The Linears of nodes for a kernel, where one is in use and made for them."""
-        merged = on_nodes.merged
-        if merged is None or self.hidden_size != HIDDEN_SIZE or launch.mode() is not launch.Mode.FUSED:
-            return None
-        # The rows of nodes have the graph's scalars, too, which these Linears do not read.
-        directions = jnp.pad(merged.basis.directions, ((0, num_graph_scalars), (0, 0)))
-        return NodeWeights.of(directions, merged.basis.offset, merged.dense_weights)
+    def on_edges(self, spec: Spec, bases: Bases) -> MergedLinears:
+        """The Linears of edges of the probes of edges that do not point, as one."""
+        together = {name: d.on_edges[0] for name, d in self.by_probe.items() if d.score is None and d.on_edges}
+        kinds = [spec[name].kind for name in together]
+        if not set(kinds) <= set(EDGE_VALUES):
+            raise ValueError(f"expected values of edges to be {', '.join(EDGE_VALUES)} or pointers, got {kinds}")
+        return merge(list(together.values()), bases.edge, self.latent_sizes)
 
     @property
-    def _num_pointer_columns(self) -> int:
+    def on_pooled(self) -> tuple[Linear, ...]:
+        """The Linears of the maximum over the nodes, of the probes of the graph."""
+        return tuple(linear for decoder in self.by_probe.values() for linear in decoder.on_pooled)
+
+    @property
+    def on_graph(self) -> tuple[Linear, ...]:
+        """The Linears of the encoded graph, of the same probes."""
+        return tuple(linear for decoder in self.by_probe.values() for linear in decoder.on_graph)
+
+    @property
+    def latent_sizes(self) -> tuple[int, ...]:
+        """The widths of what Linears of edges read behind the encoded edges."""
+        return (self.latent_size,) if self.latent_size else ()
+
+    @property
+    def num_pointer_columns(self) -> int:
         """How many columns of the outputs of nodes are those of pointers, before all others."""
         return self.hidden_size * sum(len(d.on_nodes) for d in self.by_probe.values() if d.score is not None)
-
-    def _graph_decoders(
-        self,
-        spec: Spec,
-        bases: Bases,
-        columns: Mapping[str, tuple[int, ...]],
-        row_columns: Mapping[str, int] | None,
-    ) -> GraphDecoders | RowReadout:
-        """The decoders of the graph: a kernel, where it can make the rows of the next step, too."""
-        decoders = self.by_probe.values()
-        on_pooled = [linear for decoder in decoders for linear in decoder.on_pooled]
-        on_graph = [linear for decoder in decoders for linear in decoder.on_graph]
-        if row_columns is not None and self.hidden_size == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED:
-            values = row_values(spec, columns, row_columns)
-            if values is not None:
-                return RowReadout(values, self._num_pointer_columns, bases, on_pooled, on_graph)
-        return GraphDecoders(bases.node, tuple(on_pooled), merge(on_graph, bases.graph))

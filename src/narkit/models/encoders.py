@@ -27,9 +27,11 @@ class Encoders(eqx.Module):
     def __init__(self, spec: Spec, hidden_size: int, *, key: PRNGKeyArray):
         """Builds encoders for every probe of `spec`; leave out those that are not to be encoded."""
         keys = jax.random.split(key, len(spec))
-        self.linears = {
+        linears = {
             name: _linears(probe, hidden_size, key=k) for (name, probe), k in zip(spec.items(), keys, strict=True)
         }
+        # In the order in which JAX gives dictionaries back, so that a network reads the same inside `jax.jit` and out.
+        self.linears = dict(sorted(linears.items()))
         self.hidden_size = hidden_size
 
     def bases(self, spec: Spec) -> Bases:

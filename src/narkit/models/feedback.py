@@ -1,8 +1,8 @@
 """Feedback: hints in the form in which the next step of a network reads them.
 
 A step reads scalars (see `features`). Those of nodes and of the graph are one row per node, inputs and hints alike, so
-the whole row is fed back; those of edges are fed back probe by probe, without the inputs. Where a kernel decodes hints
-it makes their scalars, too, at no cost; these parts of the feedback come from the decoders, the others from logits.
+the whole row is fed back; those of edges are fed back probe by probe, without the inputs. A network that makes parts of
+the feedback itself, along with the logits, hands them over; the others are made of the logits.
 """
 
 from __future__ import annotations

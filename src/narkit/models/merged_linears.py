@@ -16,6 +16,9 @@ from jaxtyping import Array, Float
 from narkit.models.features import Basis, FoldedLinear, fold
 from narkit.models.layers import Linear, side_by_side
 
+ALIGNMENT = 8
+"""Products with so many columns, or a multiple, take a GPU's library half the time of those with one more."""
+
 
 class MergedLinears(eqx.Module):
     """Several Linears of the same factored and dense input as one product. Made by `merge`."""

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import abc
 import enum
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
-from narkit.fused import launch
-from narkit.loops.deferred_gradients import SAVED
-from narkit.models.bound_decoders import BoundDecoders
+from narkit.loops.backend import PLAIN, Backend
+from narkit.models.bound_decoders import BoundDecoders, decoded_together
 from narkit.models.decoders import Decoders
-from narkit.models.encoders import Encoders, Reading, Values, as_values, row_columns, scalars_of
-from narkit.models.features import Bases, Scalars, bind_together
+from narkit.models.encoders import Encoders, Reading, Values, as_values, scalars_of
+from narkit.models.features import Scalars
 from narkit.models.feedback import Feedback
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
@@ -127,25 +126,23 @@ class Reasoner(eqx.Module):
 
     def bind(self, algorithm: str) -> BoundReasoner:
         """The network for one of its algorithms, with the encoders folded into processor and decoders."""
-        if algorithm not in self.algorithms:
-            raise BatchError(f"expected a batch of {' or '.join(self.algorithms)}, got one of {algorithm}")
+        self.check_algorithm(algorithm)
         spec = ALGORITHMS[algorithm].transformed_spec
         encoders = self.encoders[algorithm]
-        # Where hints are read again, they go from their decoders straight into the rows of the next step.
-        columns = row_columns(spec, tuple(encoders.linears)) if self.hints is Hints.ENCODED else None
-
-        def bind(bases: Bases) -> BoundReasoner:
-            return BoundReasoner(
-                algorithm=algorithm,
-                encoded=tuple(encoders.linears),
-                num_node_scalars=len(bases.node.directions),
-                processor=self.processor.bind(bases),
-                output_decoders=self.output_decoders[algorithm].bind(spec, bases),
-                hint_decoders=self.hint_decoders[algorithm].bind(spec, bases, columns),
-            )
-
         bases = encoders.bases(spec)
-        return bind_together(bind, bases) if launch.mode() is launch.Mode.FUSED else bind(bases)
+        return BoundReasoner(
+            algorithm=algorithm,
+            encoded=tuple(encoders.linears),
+            num_node_scalars=len(bases.node.directions),
+            processor=self.processor.bind(bases),
+            output_decoders=self.output_decoders[algorithm].bind(spec, bases),
+            hint_decoders=self.hint_decoders[algorithm].bind(spec, bases),
+        )
+
+    def check_algorithm(self, algorithm: str) -> None:
+        """Raises if the network is not one for this algorithm."""
+        if algorithm not in self.algorithms:
+            raise BatchError(f"expected a batch of {' or '.join(self.algorithms)}, got one of {algorithm}")
 
 
 def _at(spec: Spec, stage: Stage) -> dict:
@@ -168,15 +165,16 @@ class LastStep(eqx.Module):
     next_hidden: Float[Array, "*batch node hidden"]
 
 
-class BoundReasoner(eqx.Module):
-    """A reasoner for one algorithm that maps scalars to predictions. Made by `Reasoner.bind`."""
+class BoundNetwork(eqx.Module):
+    """A network for one algorithm that maps scalars to predictions: what runs at every step.
 
-    algorithm: str = eqx.field(static=True)
-    encoded: tuple[str, ...] = eqx.field(static=True)
-    num_node_scalars: int = eqx.field(static=True)
-    processor: BoundProcessor
-    output_decoders: BoundDecoders
-    hint_decoders: BoundDecoders
+    `Reasoner.bind` makes one of plain formulas. Whoever has a faster form of a network makes another, and hands the
+    function that does so to `unroll`.
+    """
+
+    algorithm: eqx.AbstractVar[str]
+    encoded: eqx.AbstractVar[tuple[str, ...]]  # the probes that a step reads, in the order of the encoders
+    loop: ClassVar[Backend] = PLAIN  # how the loop over its steps runs
 
     @property
     def spec(self) -> Spec:
@@ -186,30 +184,56 @@ class BoundReasoner(eqx.Module):
         """What a step reads, of the values of all encoded probes."""
         return Reading.of(self.spec, {name: values[name] for name in self.encoded}, values["pos"].shape[-1])
 
+    @property
+    @abc.abstractmethod
+    def decoded_together(self) -> tuple[str, ...]:
+        """The hints whose logits, and so their feedback, are parts of one array."""
+
+    @abc.abstractmethod
     def step(
-        self,
-        reading: Reading,
-        hidden: Float[Array, "batch node hidden"],
-        *,
-        soften: bool = False,
+        self, reading: Reading, hidden: Float[Array, "batch node hidden"], *, soften: bool = False
     ) -> tuple[LastStep, dict[str, Array], Feedback]:
         """One step for a batch: the next hidden states, the logits of the next hints, and what is fed back of these.
 
-        `soften` as for decoders.
+        Of the feedback a network may make any part, or none: the rest is made of the logits. `soften` says that
+        probabilities are fed back; without it the network makes none.
         """
-        scalars = reading.scalars(self.num_node_scalars)
-        if launch.mode() is launch.Mode.FUSED:  # the kernels backward read them again
-            scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
-        connected = reading.adjacency(self.spec)
-        next_hidden, latents = self.processor.batched_with_latents(scalars, connected, hidden)
-        logits, feedback = self.hint_decoders(scalars, hidden, next_hidden, latents, soften=soften)
-        return LastStep(scalars, hidden, next_hidden), logits, feedback
 
+    @abc.abstractmethod
     def outputs(self, last: LastStep) -> dict[str, Array]:
         """The output logits of a batch."""
-        latents = self.processor.batched_edge_latents(last.scalars, last.hidden)
-        logits, _ = self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
-        return logits
+
+
+Bind = Callable[[Reasoner, str], BoundNetwork]
+"""`bound = bind(reasoner, algorithm)`"""
+
+
+class BoundReasoner(BoundNetwork):
+    """A reasoner with the encoders folded into processor and decoders. Made by `Reasoner.bind`."""
+
+    algorithm: str = eqx.field(static=True)
+    encoded: tuple[str, ...] = eqx.field(static=True)
+    num_node_scalars: int = eqx.field(static=True)
+    processor: BoundProcessor
+    output_decoders: BoundDecoders
+    hint_decoders: BoundDecoders
+
+    @property
+    def decoded_together(self) -> tuple[str, ...]:
+        return decoded_together(self.hint_decoders.probes)
+
+    def step(
+        self, reading: Reading, hidden: Float[Array, "batch node hidden"], *, soften: bool = False
+    ) -> tuple[LastStep, dict[str, Array], Feedback]:
+        scalars = reading.scalars(self.num_node_scalars)
+        connected = reading.adjacency(self.spec)
+        next_hidden, latents = jax.vmap(self.processor.with_latents)(scalars, connected, hidden)
+        logits = self.hint_decoders(scalars, hidden, next_hidden, latents)
+        return LastStep(scalars, hidden, next_hidden), logits, Feedback()
+
+    def outputs(self, last: LastStep) -> dict[str, Array]:
+        latents = jax.vmap(self.processor.edge_latents)(last.scalars, last.hidden)
+        return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
 
 
 def first_features(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
 from narkit.models.encoders import as_value
-from narkit.models.network import DeviceBatch, Reasoner
+from narkit.models.network import Bind, DeviceBatch, Reasoner
 from narkit.models.unrolling import DEFAULT_UNROLLING, Unrolling, unroll
 from narkit.spec import Kind, Probe
 
@@ -25,13 +25,14 @@ def loss(
     options: Unrolling = DEFAULT_UNROLLING,
     training: bool = True,
     num_steps: Int[Array, ""] | None = None,
+    bind: Bind | None = None,
 ) -> Float[Array, ""]:
     """The sum of the losses of all outputs and hints, each the mean over its values that count.
 
-    `num_steps` as for `unroll`.
+    `num_steps` and `bind` as for `unroll`.
     """
     output_logits, hint_logits = unroll(
-        reasoner, batch, options=options, training=training, key=key, num_steps=num_steps
+        reasoner, batch, options=options, training=training, key=key, num_steps=num_steps, bind=bind
     )
     parts = output_losses(batch, output_logits) | hint_losses(batch, hint_logits)
     return sum(parts.values(), jnp.zeros(()))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from narkit.fused.edge_attention import edge_latents, is_fused
 from narkit.models import triplets
 from narkit.models.features import Bases, Basis, Scalars
-from narkit.models.layers import Linear, side_by_side
+from narkit.models.layers import Linear
 
 Mask = Bool[Array, "node node"]
 
@@ -86,22 +84,21 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None = None,
     ) -> Float[Array, "node node hidden"]:
         """The edge latents. `mask` allows k where mask[i, k] or mask[j, k]; where it allows none, they are zero."""
-        vectors = (*self._vectors_of_pairs(nodes, edges, graph), self.value(edges))
-        if is_fused(self.attention, edges):
-            # The kernels make these vectors themselves; the way back starts from here.
-            inputs = jax.lax.stop_gradient((self, nodes, edges, graph, mask))
-            return _by_kernels(inputs, self.attention, vectors)
-        return self._mix(*vectors, mask)
+        pairs = self.vectors_of_pairs(nodes, edges, graph)
+        return self.aggregate(self._attend(*pairs, mask), self.value(edges))
 
-    def _vectors_of_pairs(self, nodes: Array, edges: Array, graph: Array) -> tuple[Array, Array, Array]:
+    def vectors_of_pairs(self, nodes: Array, edges: Array, graph: Array) -> tuple[Array, Array, Array]:
+        """The vectors of pairs (i, j), (i, k) and (j, k) that t is the sum of."""
         return (
             (self.node_i(nodes) + self.graph(graph))[:, None] + self.node_j(nodes)[None] + self.edge_ij(edges),
             self.node_k(nodes)[None] + self.edge_ik(edges),
             self.edge_jk(edges),
         )
 
-    def _mix(self, pair_ij: Array, pair_ik: Array, pair_jk: Array, values: Array, mask: Mask | None) -> Array:
-        weights = self._attend(pair_ij, pair_ik, pair_jk, mask)
+    def aggregate(
+        self, weights: Float[Array, "head node node node"], values: Float[Array, "node node hidden"]
+    ) -> Float[Array, "node node hidden"]:
+        """The edge latents, from attention weights and values."""
         if len(self.attention) == 1:  # as one product, whose result the compiler need not transpose
             return self.activation(weights[0] @ values)
         by_head = values.reshape(*values.shape[:2], *self.attention.shape)
@@ -115,7 +112,7 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None = None,
     ) -> Float[Array, "head node node node"]:
         """How much each third node k counts for the edge from i to j: (head, i, j, k), for looking at."""
-        return self._attend(*self._vectors_of_pairs(nodes, edges, graph), mask)
+        return self._attend(*self.vectors_of_pairs(nodes, edges, graph), mask)
 
     def bind(self, bases: Bases) -> BoundTripletEdgeAttention:
         """The layer for factored features: every Linear is folded into the bases."""
@@ -139,47 +136,16 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None,
     ) -> Float[Array, "head node node node"]:
         logits = triplets.attention_logits(pair_ij, pair_ik, pair_jk, self.attention, self.slope)
+        return self.normalise(logits, mask)
+
+    def normalise(
+        self, logits: Float[Array, "head node node node"], mask: Mask | None
+    ) -> Float[Array, "head node node node"]:
+        """Attention weights from logits: the softmax over the third nodes that the mask allows."""
         logits = logits + self.attention_bias[:, None, None, None]
         if mask is None:
             return jax.nn.softmax(logits, axis=-1)
         return _masked_softmax(logits, mask[:, None, :] | mask[None, :, :])
-
-
-def _latents_by_kernels(inputs: tuple, attention: Array, vectors: tuple) -> Array:
-    """The edge latents of `(layer, nodes, edges, graph, mask)`. The rest is what they are functions of on the way back:
-    nobody reads it on the way forth, so without a gradient it is not computed.
-    """
-    layer, nodes, edges, graph, mask = inputs
-    on_nodes = side_by_side([layer.node_i, layer.node_j, layer.node_k])
-    on_edges = side_by_side([layer.edge_ij, layer.edge_ik, layer.edge_jk, layer.value])
-    *biases, value_bias = jnp.split(on_edges.bias, 4)
-    # Every bias of t counts once, so all stand in the terms of i.
-    to_all = jnp.pad(layer.graph(graph) + sum(biases), (0, 2 * len(value_bias)))
-    rectified = layer.activation is jax.nn.relu
-    latents = edge_latents(
-        on_nodes(nodes) + to_all, edges, on_edges.weight, value_bias, layer.attention[0], mask, layer.slope,
-        rectified=rectified,
-    )  # fmt: skip
-    return latents if rectified else layer.activation(latents)
-
-
-def _forward(inputs: tuple, attention: Array, vectors: tuple) -> tuple:
-    layer, *_, mask = inputs
-    return _latents_by_kernels(inputs, attention, vectors), (layer, mask, attention, vectors)
-
-
-def _backward(saved: tuple, cotangent: Array) -> tuple:
-    """The gradients of the plain formulas from the vectors of pairs on, which are computed again."""
-    layer, mask, attention, vectors = saved
-
-    def plain(attention: Array, vectors: tuple) -> Array:
-        return eqx.tree_at(lambda layer: layer.attention, layer, attention)._mix(*vectors, mask)
-
-    return None, *jax.vjp(plain, attention, vectors)[1](cotangent)
-
-
-_by_kernels: Any = jax.custom_vjp(_latents_by_kernels)
-_by_kernels.defvjp(_forward, _backward)
 
 
 class BoundTripletEdgeAttention(eqx.Module):

@@ -14,7 +14,6 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.triplet_logits import is_fused, triplet_logits
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models import triplet_formulas
 
@@ -34,9 +33,6 @@ def attention_logits(
 
 
 def _attention_logits(pair_ij, pair_ik, pair_jk, weights, slope):
-    if is_fused(weights):
-        return triplet_logits(pair_ij, pair_ik, pair_jk, weights, slope)
-
     def whole(*pairs_and_weights):
         # Without the barrier the compiler fuses the logits into what reads them and computes them once per feature.
         return lax.optimization_barrier(triplet_formulas.attention_logits(*pairs_and_weights, slope=slope))
@@ -58,7 +54,8 @@ def _attention_forward(pair_ij, pair_ik, pair_jk, weights, slope):
     return _attention_logits(pair_ij, pair_ik, pair_jk, weights, slope), (pair_ij, pair_ik, pair_jk, weights)
 
 
-def _attention_backward(slope, saved, cotangent):
+def attention_backward(slope, saved, cotangent):
+    """The gradients of the logits, from `(pair_ij, pair_ik, pair_jk, weights)` and their cotangent."""
     whole = _pull_back(partial(triplet_formulas.attention_logits, slope=slope))
     by_rows = partial(_attention_backward_by_rows, slope=slope)
     return lax.platform_dependent(*saved, cotangent, cpu=by_rows, default=whole)
@@ -81,7 +78,7 @@ def _attention_backward_by_rows(pair_ij, pair_ik, pair_jk, weights, cotangent, s
 
 
 _attention: Any = jax.custom_vjp(_attention_logits, nondiff_argnums=(4,))
-_attention.defvjp(_attention_forward, _attention_backward)
+_attention.defvjp(_attention_forward, attention_backward)
 
 
 def _pull_back(function):

@@ -22,7 +22,7 @@ from narkit.loops.time_loop import choose, time_loop
 from narkit.models import predictions
 from narkit.models.encoders import Values, as_values
 from narkit.models.feedback import Feedback, FeedbackForm
-from narkit.models.network import AnyArray, BoundReasoner, DeviceBatch, Hints, LastStep, Reasoner
+from narkit.models.network import AnyArray, Bind, BoundNetwork, DeviceBatch, Hints, LastStep, Reasoner
 
 
 class Reprediction(enum.StrEnum):
@@ -73,6 +73,7 @@ def unroll(
     key: PRNGKeyArray | None = None,
     keep_hints: bool | SummariseHints = True,
     num_steps: Int[Array, ""] | None = None,
+    bind: Bind | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Runs a network over the steps of a batch. Returns the logits of outputs and, stacked over steps, of hints.
 
@@ -85,15 +86,17 @@ def unroll(
 
     `num_steps` is how many steps to run, by default as many as the longest sample needs. Under `jax.vmap` over seeds
     give one number for all, so that the loop stays a single one.
+
+    `bind` makes what runs at every step, by default `Reasoner.bind`, the plain formulas.
     """
-    network = reasoner.bind(batch.algorithm)
+    network = reasoner.bind(batch.algorithm) if bind is None else bind(reasoner, batch.algorithm)
     spec, num_nodes, batch_size = network.spec, batch.num_nodes, len(batch.lengths)
     feeds_back = reasoner.hints is Hints.ENCODED
     forcing = options.teacher_forcing if training and feeds_back else 0.0
     if 0.0 < forcing < 1.0 and key is None:
         raise ValueError("expected a key to draw the teacher-forced samples with, got None")
     forcing_key, noise_key = (None, None) if key is None else jax.random.split(key)
-    together = network.hint_decoders.decoded_together if feeds_back else ()
+    together = network.decoded_together if feeds_back else ()
     form = FeedbackForm(spec, num_nodes, network.encoded, together)
     step = Step(form, feeds_back, options.is_hard(training), forcing, keep_hints)
     data = StepData(
@@ -109,7 +112,7 @@ def unroll(
     # Every sample takes part in the first step, even one without a second hint.
     last_steps = jnp.maximum(0, batch.lengths - 2)
     carry = (hidden, form.of(data.inputs, hints))
-    _, hint_logits, last = time_loop(step, network, data, carry, num_steps, batch.num_steps, last_steps)
+    _, hint_logits, last = time_loop(step, network, data, carry, num_steps, batch.num_steps, last_steps, network.loop)
     return predictions.finish_logits(spec, network.outputs(last), noise_key), hint_logits
 
 
@@ -141,7 +144,7 @@ class Step:
     keep_hints: bool | SummariseHints
 
     def __call__(
-        self, network: BoundReasoner, data: StepData, i: Int[AnyArray, ""], carry: Carry
+        self, network: BoundNetwork, data: StepData, i: Int[AnyArray, ""], carry: Carry
     ) -> tuple[Carry, dict[str, Array], LastStep]:
         """The next carry, what is kept of the predicted hints, and what output decoders read of a last step."""
         hidden, feedback = carry
@@ -156,7 +159,7 @@ class Step:
         return self.keep_hints(logits, _at(data.hints, i + 1), data.lengths > i + 1)
 
     def _next_feedback(self, data: StepData, i: AnyArray, logits: dict[str, Array], made: Feedback) -> Feedback:
-        """Predicted hints, or true ones for samples that are teacher-forced. `made`: what decoders made of it."""
+        """Predicted hints, or true ones for samples that are teacher-forced. `made`: what the network made of it."""
         if not self.feeds_back:
             return Feedback()
         revise = predictions.harden if self.hard else predictions.soften

@@ -20,6 +20,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from narkit import fused
 from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
 from narkit.fused import launch
@@ -63,6 +64,7 @@ class Programs:
         self.config = config
         skeleton = eqx.filter_eval_shape(self._reasoner_of_seed, 0)
         self._restore = _restorer(skeleton)
+        self.acceleration = fused.accelerate(skeleton, config.unrolling)
         clip = optax.clip_by_global_norm(config.gradient_clip) if config.gradient_clip else optax.identity()
         self._optimizer = optax.chain(clip, optax.adam(config.learning_rate))
         options = compiler_options()
@@ -126,7 +128,8 @@ class Programs:
 
         def loss(reasoner, batch, seed):
             key = jax.random.fold_in(jax.random.key(seed), step)
-            return objective.loss(reasoner, batch, key=key, options=self.config.unrolling, num_steps=num_steps)
+            options, bind = self.config.unrolling, self.acceleration.form
+            return objective.loss(reasoner, batch, key=key, options=options, num_steps=num_steps, bind=bind)
 
         def update(parameters, optimizer, batch, seed):
             # Differentiated as a network, not as a vector: the reverse of cutting a vector up is one padding per leaf.
@@ -184,6 +187,7 @@ class Programs:
                 options=self.config.unrolling,
                 keep_hints=keep_hints,
                 num_steps=num_steps,
+                bind=self.acceleration.form,
             )
             loss = sum(objective.output_losses(batch, logits).values(), jnp.zeros(()))
             return predictions.decode_outputs(spec, logits), loss, counts

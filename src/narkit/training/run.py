@@ -13,7 +13,6 @@ import jax
 
 from narkit import machine
 from narkit.compiler import keep_compiled_programs as keep_compiled_programs
-from narkit.fused import launch
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
@@ -174,9 +173,9 @@ class _Run:
         self.trainer.progress.timings.saving += self.saved_at - began
 
 
-def _how_it_ran() -> dict[str, str]:
+def _how_it_ran(trainer: Trainer) -> dict[str, str]:
     """What else decides about numbers: whether kernels were fused, the flags of XLA, and the precision of products."""
-    found = {"kernels": launch.mode().value}
+    found = {"kernels": "plain" if trainer.programs.acceleration.form is None else "fused"}
     if flags := os.environ.get("XLA_FLAGS"):
         found["XLA_FLAGS"] = flags
     if precision := jax.config.jax_default_matmul_precision:  # type: ignore[attr-defined]
@@ -215,7 +214,8 @@ def make_record(
         timings=timings,
         waiting_share=timings.waiting_for_data / max(timings.training, 1e-9),
         compiling_share=timings.compiling / max(timings.total, 1e-9),
-        versions=machine.versions(*PACKAGES) | _how_it_ran(),
+        versions=machine.versions(*PACKAGES) | _how_it_ran(trainer),
+        fast_path=trainer.programs.acceleration.report,
         commit=None if commit == "unknown" else commit,
         device=machine.device_name(),
         peak_memory=peak,

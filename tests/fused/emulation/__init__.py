@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from narkit.fused import launch
+from narkit.fused import availability, launch
 
 COMPILER = shutil.which("g++")
 LIBC, PAGE = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
@@ -34,7 +34,7 @@ def emulated() -> Iterator[None]:
     """Networks use fused kernels for a while, and JAX runs them here."""
     launch.emulator = _run
     try:
-        with launch.use("fused"):
+        with availability.use("fused"):
             yield
     finally:
         launch.emulator = None

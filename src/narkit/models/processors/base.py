@@ -5,10 +5,8 @@ from __future__ import annotations
 import abc
 
 import equinox as eqx
-import jax
 from jaxtyping import Array, Bool, Float
 
-from narkit.fused.triplet_messages import NarrowLatents
 from narkit.models.features import Bases, Scalars
 
 Adjacency = Bool[Array, "node node"]
@@ -22,33 +20,15 @@ class BoundProcessor(eqx.Module):
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         """The next hidden state."""
 
-    def batched(
-        self,
-        scalars: Scalars,
-        adjacency: Bool[Array, "batch node node"],
-        hidden: Float[Array, "batch node hidden"],
-    ) -> Float[Array, "batch node hidden"]:
-        """The next hidden states of a batch; processors with kernels of their own take it whole."""
-        return jax.vmap(self)(scalars, adjacency, hidden)
-
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node latent"] | None:
         """What decoders read beside the encoded edges, if anything."""
         return None
 
-    def batched_edge_latents(
-        self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]
-    ) -> Float[Array, "batch node node latent"] | NarrowLatents | None:
-        """Those of a batch; narrow, if kernels make them wide where they are read."""
-        return jax.vmap(self.edge_latents)(scalars, hidden)
-
-    def batched_with_latents(
-        self,
-        scalars: Scalars,
-        adjacency: Bool[Array, "batch node node"],
-        hidden: Float[Array, "batch node hidden"],
-    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node latent"] | NarrowLatents | None]:
-        """`batched` and `batched_edge_latents`, which may have parts in common."""
-        return self.batched(scalars, adjacency, hidden), self.batched_edge_latents(scalars, hidden)
+    def with_latents(
+        self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden
+    ) -> tuple[Hidden, Float[Array, "node node latent"] | None]:
+        """The next hidden state and the edge latents, which may have parts in common."""
+        return self(scalars, adjacency, hidden), self.edge_latents(scalars, hidden)
 
 
 class Processor(eqx.Module):

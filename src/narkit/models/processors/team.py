@@ -9,7 +9,6 @@ from jaxtyping import PRNGKeyArray
 from narkit.models.features import Bases, Scalars
 from narkit.models.layers import Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
-from narkit.models.processors.fused import FusedGatedStep, is_fused
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
 from narkit.models.triplet_edge_attention import BoundTripletEdgeAttention, TripletEdgeAttention
 
@@ -31,8 +30,6 @@ class TEAM(Processor):
         self.message_passing = MessagePassing(hidden_size, gated=True, key=messages)
 
     def bind(self, bases: Bases) -> BoundProcessor:
-        if is_fused(self.message_passing, self.attention):
-            return FusedGatedStep.of(bases, self.message_passing, self.attention)
         return BoundTEAM(self.attention.bind(bases), self.message_passing.edge, self.message_passing.bind(bases))
 
 

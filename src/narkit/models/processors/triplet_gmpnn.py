@@ -6,18 +6,12 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from narkit.fused import launch
-from narkit.fused.narrow_product import narrow_product
-from narkit.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
-from narkit.fused.weights import HIDDEN_SIZE
 from narkit.models import triplets
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, side_by_side, split_outputs
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
-from narkit.models.processors.fused import FusedGatedStep, is_fused
 from narkit.models.processors.message_passing import (
     BoundMessagePassingProcessor,
     MessagePassing,
@@ -26,7 +20,7 @@ from narkit.models.processors.message_passing import (
     neighbours,
 )
 
-TRIPLET_SIZE = FEATURES
+TRIPLET_SIZE = 8
 
 
 class TripletReasoning(eqx.Module):
@@ -59,19 +53,6 @@ class TripletReasoning(eqx.Module):
             out=self.out,
         )
 
-    def bind_fused(self, bases: Bases) -> FusedTripletReasoning:
-        """For the fused kernels; all offsets, and what the graph adds, count as part of x_j."""
-        edges, graph = bases.edge.through(side_by_side(self.edges)), bases.graph.through(self.graph)
-        none = jnp.zeros_like(graph.directions)
-        offset = graph.offset + edges.offset.reshape(3, TRIPLET_SIZE).sum(0)
-        rest = jnp.zeros_like(offset)
-        return FusedTripletReasoning(
-            nodes=fold(side_by_side(self.nodes), bases.node, [self.out.bias.shape[0]]),
-            graph=Basis(jnp.concatenate([none, graph.directions, none], axis=1), jnp.concatenate([rest, offset, rest])),
-            edges=jnp.stack(split_outputs(edges.directions, [TRIPLET_SIZE] * 3)),
-            out=self.out,
-        )
-
 
 class BoundTripletReasoning(eqx.Module):
     nodes: FoldedLinear
@@ -85,23 +66,7 @@ class BoundTripletReasoning(eqx.Module):
         # Only terms with i take part in the maximum over i.
         best = triplets.triplet_max(node_i[:, None] + edge_ij, edge_ik)
         rest = node_j[:, None] + node_k[None] + edge_jk + self.graph(scalars.graph)
-        return jax.nn.relu(narrow_product(best + rest, self.out.weight) + self.out.bias)
-
-
-class FusedTripletReasoning(eqx.Module):
-    """The same for a batch, in a fused kernel, up to what makes the latents wide: their readers do that."""
-
-    nodes: FoldedLinear
-    graph: Basis  # of what the graph adds to the three terms of every node
-    edges: Float[Array, "3 scalar 8"]
-    out: Linear
-
-    def __call__(self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]) -> NarrowLatents:
-        return self.of_terms(self.nodes(scalars.node, hidden) + self.graph(scalars.graph)[:, None], scalars)
-
-    def of_terms(self, terms: Float[Array, "batch node _"], scalars: Scalars) -> NarrowLatents:
-        """The latents from what nodes contribute: the last columns of `terms`."""
-        return NarrowLatents(triplet_maxima(terms, scalars.edge, self.edges), self.out.weight, self.out.bias)
+        return jax.nn.relu(self.out(best + rest))
 
 
 class TripletProcessor(Processor):
@@ -120,11 +85,7 @@ class TripletProcessor(Processor):
         self.latent_size = hidden_size
 
     def bind(self, bases: Bases) -> BoundProcessor:
-        fused = self.latent_size == HIDDEN_SIZE and launch.mode() is launch.Mode.FUSED
-        if fused and type(self).senders is everyone and is_fused(self.message_passing):
-            step, in_kernel = FusedGatedStep.of(bases, self.message_passing, None), self.triplets.bind_fused(bases)
-            return BoundTripletProcessor(step.with_terms(in_kernel.nodes, in_kernel.graph), in_kernel)
-        triplets = self.triplets.bind_fused(bases) if fused else self.triplets.bind(bases)
+        triplets = self.triplets.bind(bases)
         edge = bases.edge.through(self.message_passing.edge)
         messages = BoundMessagePassingProcessor(self.message_passing.bind(bases), edge, type(self).senders)
         return BoundTripletProcessor(messages, triplets)
@@ -132,42 +93,13 @@ class TripletProcessor(Processor):
 
 class BoundTripletProcessor(BoundProcessor):
     messages: BoundProcessor
-    triplets: BoundTripletReasoning | FusedTripletReasoning
+    triplets: BoundTripletReasoning
 
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
         return self.messages(scalars, adjacency, hidden)
 
-    def batched(
-        self,
-        scalars: Scalars,
-        adjacency: Bool[Array, "batch node node"],
-        hidden: Float[Array, "batch node hidden"],
-    ) -> Float[Array, "batch node hidden"]:
-        return self.messages.batched(scalars, adjacency, hidden)
-
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node hidden"]:
-        if isinstance(self.triplets, BoundTripletReasoning):
-            return self.triplets(scalars, hidden)
-        one = jax.tree.map(lambda leaf: leaf[None], scalars)
-        return self.triplets(one, hidden[None]).wide()[0]
-
-    def batched_edge_latents(
-        self, scalars: Scalars, hidden: Float[Array, "batch node hidden"]
-    ) -> Float[Array, "batch node node hidden"] | NarrowLatents:
-        if isinstance(self.triplets, FusedTripletReasoning):
-            return self.triplets(scalars, hidden)
-        return jax.vmap(self.triplets)(scalars, hidden)
-
-    def batched_with_latents(
-        self,
-        scalars: Scalars,
-        adjacency: Bool[Array, "batch node node"],
-        hidden: Float[Array, "batch node hidden"],
-    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node hidden"] | NarrowLatents | None]:
-        if isinstance(self.triplets, FusedTripletReasoning) and isinstance(self.messages, FusedGatedStep):
-            next_hidden, terms = self.messages.batched_and_terms(scalars, hidden)
-            return next_hidden, self.triplets.of_terms(terms, scalars)
-        return super().batched_with_latents(scalars, adjacency, hidden)
+        return self.triplets(scalars, hidden)
 
 
 class TripletGMPNN(TripletProcessor):

@@ -1,10 +1,14 @@
 """Factored features: folding all Linears in one product changes nothing."""
 
+from typing import cast
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from narkit.models.features import Bases, Basis, FoldedLinear, bind_together, fold, join
+from narkit.fused.bases import FusedBasis, bind_together
+from narkit.models.features import Bases, Basis, FoldedLinear, fold, join
 from narkit.models.layers import Linear
 
 HIDDEN = 6
@@ -29,8 +33,10 @@ def bind(bases: Bases, linears: list[Linear]) -> tuple[Basis, FoldedLinear, Basi
 def test_one_product_equals_many():
     bases, linears = problem()
     have, want = bind_together(lambda bases: bind(bases, linears), bases), bind(bases, linears)
-    assert jax.tree.structure(have) == jax.tree.structure(want)  # with nothing left of how it was made
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), have, want)
+    assert cast(FusedBasis, have[0]).shared is None  # nothing is left of how it was made
+    pairs = zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True)
+    for ours, expected in pairs:
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_gradients_of_one_product_equal_those_of_many():
@@ -49,3 +55,14 @@ def test_gradients_of_one_product_equal_those_of_many():
 def test_nothing_to_fold():
     bases, _ = problem()
     assert bind_together(lambda bases: bases.node.offset, bases) is bases.node.offset
+
+
+def test_a_basis_that_was_changed_is_multiplied_on_its_own():
+    bases, linears = problem()
+
+    def double(bases: Bases) -> Basis:
+        changed = eqx.tree_at(lambda basis: basis.offset, bases.node, replace_fn=lambda offset: 2 * offset)
+        return changed.through(linears[0])
+
+    have, want = bind_together(double, bases), double(bases)
+    np.testing.assert_allclose(have.offset, want.offset, rtol=1e-5, atol=1e-6)

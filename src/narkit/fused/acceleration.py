@@ -1,0 +1,94 @@
+"""What `narkit.fused.accelerate` finds: the fast form of a network, and what of it does not run fast and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from narkit.fused import availability, reasoner
+from narkit.fused.attention_layer import FusedTripletEdgeAttention
+from narkit.fused.recognition import Refusal, check_attention, check_network, recognise_processor
+from narkit.models.network import Reasoner
+from narkit.models.triplet_edge_attention import TripletEdgeAttention
+from narkit.models.unrolling import Unrolling
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """The fast form of a network, or why it has none.
+
+    `form` is, of a `Reasoner`, the function that binds it (`bind=` of `unroll` and `loss`) and, of a layer, a layer
+    that is called alike. It is None where nothing runs in kernels. `plain` says for every part that runs by the plain
+    formulas why; nothing is in it if all of a network runs in kernels.
+    """
+
+    form: Any
+    plain: Mapping[str, str]
+    parts: tuple[str, ...]
+
+    @property
+    def fast(self) -> bool:
+        """Whether all of it runs in kernels."""
+        return not self.plain
+
+    @property
+    def reason(self) -> str:
+        """What does not and why, in one line; "" if all of it does."""
+        if self.form is None:
+            return next(iter(self.plain.values()))
+        return "; ".join(f"{part}: {reason}" for part, reason in self.plain.items())
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The same for records."""
+        parts = {part: self.plain.get(part, "fast") for part in self.parts}
+        return {"fast": self.fast, "reason": self.reason, "parts": parts}
+
+    def __str__(self) -> str:
+        fast = [part for part in self.parts if part not in self.plain]
+        if not fast:
+            return f"runs by plain formulas: {self.reason}"
+        if self.fast:
+            return "runs in fused kernels"
+        return f"runs in fused kernels ({', '.join(fast)}) and by plain formulas ({self.reason})"
+
+
+NETWORK_PARTS = ("processor", "decoders")
+
+
+def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration:
+    """See `narkit.fused.accelerate`."""
+    if isinstance(network, Reasoner):
+        return _accelerate_reasoner(network, unrolling)
+    if isinstance(network, TripletEdgeAttention):
+        return _accelerate_attention(network)
+    known = "narkit.Reasoner or narkit.TripletEdgeAttention"
+    return _refused(f"expected a {known}, got a {type(network).__name__}", ("network",))
+
+
+def _accelerate_reasoner(network: Reasoner, unrolling: Unrolling | None) -> Acceleration:
+    reason = availability.refusal()
+    if reason is not None:
+        return _refused(reason, NETWORK_PARTS)
+    try:
+        check_network(network, unrolling)
+    except Refusal as refusal:
+        return _refused(str(refusal), NETWORK_PARTS)
+    _, reason = recognise_processor(network.processor)
+    return Acceleration(reasoner.bind, {"processor": reason} if reason else {}, NETWORK_PARTS)
+
+
+def _accelerate_attention(layer: TripletEdgeAttention) -> Acceleration:
+    reason = availability.refusal()
+    if reason is not None:
+        return _refused(reason, ("attention",))
+    try:
+        check_attention(layer, rectified=False)
+    except Refusal as refusal:
+        return _refused(str(refusal), ("attention",))
+    return Acceleration(FusedTripletEdgeAttention(layer), {}, ("attention",))
+
+
+def _refused(reason: str, parts: tuple[str, ...]) -> Acceleration:
+    return Acceleration(None, dict.fromkeys(parts, reason), parts)

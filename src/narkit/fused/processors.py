@@ -1,0 +1,235 @@
+"""Processors in fused kernels: gated message passing, with Triplet Edge Attention (TEAM) or with triplets
+(Triplet-GMPNN), from the parameters of the plain ones. Others run by their own formulas, beside fused decoders.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Bool, Float
+
+from narkit.fused.bases import FusedBasis
+from narkit.fused.gated_step import gated_step_and_terms
+from narkit.fused.messages import Attention, MessageWeights
+from narkit.fused.node_product import NodeWeights, node_product
+from narkit.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
+from narkit.fused.update import UpdateWeights
+from narkit.loops.deferred_gradients import SAVED
+from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
+from narkit.models.layers import Linear, side_by_side, split_outputs
+from narkit.models.processors.base import BoundProcessor
+from narkit.models.processors.message_passing import BoundMessagePassingProcessor, MessagePassing
+from narkit.models.processors.team import TEAM
+from narkit.models.processors.triplet_gmpnn import TripletProcessor, TripletReasoning
+from narkit.models.triplet_edge_attention import TripletEdgeAttention
+
+Hiddens = Float[Array, "batch node hidden"]
+Adjacencies = Bool[Array, "batch node node"]
+Latents = Float[Array, "batch node node latent"] | NarrowLatents | None
+"""Narrow ones are made wide by the kernels that read them."""
+
+
+class FusedProcessor(eqx.Module):
+    """A processor with the encoders' bases folded in, for a batch."""
+
+    @abc.abstractmethod
+    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
+        """The next hidden states, and what decoders read beside the encoded edges, if anything."""
+
+    @abc.abstractmethod
+    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
+        """What decoders read beside the encoded edges, if anything."""
+
+
+class PlainProcessor(FusedProcessor):
+    """A processor by its own formulas, sample by sample."""
+
+    bound: BoundProcessor
+
+    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
+        return jax.vmap(self.bound.with_latents)(scalars, adjacency, hidden)
+
+    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
+        return jax.vmap(self.bound.edge_latents)(scalars, hidden)
+
+
+def bind_team(processor: TEAM, bases: Bases) -> FusedProcessor:
+    return FusedGatedStep.of(bases, processor.message_passing, processor.attention)
+
+
+def bind_triplet_gmpnn(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
+    """Messages and triplets in kernels, with what nodes contribute to both in one product."""
+    step = FusedGatedStep.of(bases, processor.message_passing, None)
+    triplets = FusedTripletReasoning.of(bases, processor.triplets)
+    return FusedTriplets(step.with_terms(triplets.nodes, triplets.graph), triplets)
+
+
+def bind_triplets_only(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
+    """Triplets in kernels, messages by the plain formulas."""
+    triplets = FusedTripletReasoning.of(bases, processor.triplets)
+    edge = bases.edge.through(processor.message_passing.edge)
+    messages = BoundMessagePassingProcessor(processor.message_passing.bind(bases), edge, type(processor).senders)
+    return FusedTriplets(PlainProcessor(messages), triplets)
+
+
+class FusedGatedStep(FusedProcessor):
+    """A step of gated message passing, everyone to everyone. What a node contributes is one product per step."""
+
+    # Of the terms of every node: the graph's scalars count as scalars of every node, and those of attention do not
+    # depend on the hidden state.
+    node_weights: NodeWeights
+    message_weights: MessageWeights
+    update_weights: UpdateWeights
+    slope: float = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls, bases: Bases, message_passing: MessagePassing, attention: TripletEdgeAttention | None
+    ) -> FusedGatedStep:
+        gate = message_passing.gate
+        assert gate is not None
+        size = message_passing.graph.bias.shape[0]
+        on_nodes = side_by_side(
+            [message_passing.receiver, message_passing.sender, message_passing.from_nodes, gate.from_nodes]
+        )
+        nodes = bases.node.through(eqx.tree_at(lambda linear: linear.weight, on_nodes, on_nodes.weight[:size]))
+        to_receiver = bases.graph.through(message_passing.graph)
+        graph = [to_receiver, None, None, None]
+        node_directions, bias = nodes.directions, nodes.offset
+        products = [linear.weight for linear in message_passing.mlp]
+        bound_attention = None
+        if attention is None:
+            edge = bases.edge.through(message_passing.edge)
+        else:
+            in_attention = bases.node.through(side_by_side([attention.node_i, attention.node_j, attention.node_k]))
+            node_directions = jnp.concatenate([in_attention.directions, node_directions], axis=1)
+            graph = [bases.graph.through(attention.graph), None, None, *graph]
+            triplet = [
+                bases.edge.through(linear) for linear in (attention.edge_ij, attention.edge_ik, attention.edge_jk)
+            ]
+            constant = sum((basis.offset for basis in triplet[1:]), triplet[0].offset)
+            bias = jnp.concatenate([in_attention.offset[:size] + constant, in_attention.offset[size:], bias])
+            bound_attention = Attention(
+                _at_least_one(jnp.stack([basis.directions for basis in triplet])), attention.attention[0]
+            )
+            products = [message_passing.edge.weight, *products]
+            # The bias of the product Me counts as part of what the receiver adds.
+            first, receiver, others = jnp.split(bias, [3 * size, 4 * size])
+            bias = jnp.concatenate([first, receiver + message_passing.edge.bias, others])
+            edge = bases.edge.through(attention.value)
+        blank = jnp.zeros_like(to_receiver.directions)
+        directions = jnp.concatenate([blank if part is None else part.directions for part in graph], axis=1)
+        offsets = jnp.concatenate([jnp.zeros(size) if part is None else part.offset for part in graph])
+        return cls(
+            node_weights=NodeWeights.of(
+                jnp.concatenate([node_directions, directions]),
+                offsets + bias + _on_messages_bias(message_passing, len(graph), size),
+                (on_nodes.weight[size:],),
+            ),
+            message_weights=MessageWeights.of(
+                bound_attention,
+                _at_least_one(edge.directions),
+                edge.offset,
+                products,
+                jnp.stack([linear.bias for linear in message_passing.mlp]),
+            ),
+            update_weights=UpdateWeights.of(
+                jnp.stack([message_passing.from_messages.weight, gate.from_messages.weight]),
+                gate.out.weight,
+                jnp.stack([message_passing.norm.scale, message_passing.norm.offset, gate.out.bias]),
+            ),
+            slope=attention.slope if attention is not None else 0.0,
+        )
+
+    def with_terms(self, nodes: FoldedLinear, graph: Basis) -> FusedGatedStep:
+        """The same with further terms per node, concatenated behind its own; the triplets read them."""
+        own, further = self.node_weights, jnp.concatenate([nodes.basis.directions, graph.directions])
+        directions = jnp.concatenate([own.directions, further], axis=1)
+        offset = jnp.concatenate([own.offset, graph.offset + nodes.basis.offset])
+        dense = jnp.concatenate([own.dense[0], nodes.dense_weights[0]], axis=1)
+        return dataclasses.replace(self, node_weights=NodeWeights.of(directions, offset, (dense,)))
+
+    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
+        return self.with_terms_of_nodes(scalars, hidden)[0], None
+
+    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
+        return None
+
+    def with_terms_of_nodes(
+        self, scalars: Scalars, hidden: Hiddens
+    ) -> tuple[Hiddens, Float[Array, "batch node terms"]]:
+        """The next hidden states, and the terms of nodes for those who read further ones."""
+        terms = node_product(scalars.rows, (hidden,), self.node_weights)
+        terms = checkpoint_name(terms, SAVED)  # the kernels backward read them again
+        edges = scalars.edge
+        if edges.shape[-1] == 0:
+            edges = jnp.zeros((*edges.shape[:-1], 1))
+        return gated_step_and_terms(terms, edges, hidden, self.message_weights, self.update_weights, self.slope)
+
+
+class FusedTripletReasoning(eqx.Module):
+    """Edge latents from triplets, in a kernel, up to what makes the latents wide: their readers do that."""
+
+    nodes: FoldedLinear
+    graph: Basis  # of what the graph adds to the three terms of every node
+    edges: Float[Array, "3 scalar 8"]
+    out: Linear
+
+    @classmethod
+    def of(cls, bases: Bases, triplets: TripletReasoning) -> FusedTripletReasoning:
+        """All offsets, and what the graph adds, count as part of x_j."""
+        edges, graph = bases.edge.through(side_by_side(triplets.edges)), bases.graph.through(triplets.graph)
+        none = jnp.zeros_like(graph.directions)
+        offset = graph.offset + edges.offset.reshape(3, FEATURES).sum(0)
+        rest = jnp.zeros_like(offset)
+        return cls(
+            nodes=fold(side_by_side(triplets.nodes), bases.node, [triplets.out.bias.shape[0]]),
+            graph=FusedBasis(
+                jnp.concatenate([none, graph.directions, none], axis=1), jnp.concatenate([rest, offset, rest])
+            ),
+            edges=jnp.stack(split_outputs(edges.directions, [FEATURES] * 3)),
+            out=triplets.out,
+        )
+
+    def __call__(self, scalars: Scalars, hidden: Hiddens) -> NarrowLatents:
+        return self.of_terms(self.nodes(scalars.node, hidden) + self.graph(scalars.graph)[:, None], scalars)
+
+    def of_terms(self, terms: Float[Array, "batch node _"], scalars: Scalars) -> NarrowLatents:
+        """The latents from what nodes contribute: the last columns of `terms`."""
+        return NarrowLatents(triplet_maxima(terms, scalars.edge, self.edges), self.out.weight, self.out.bias)
+
+
+class FusedTriplets(FusedProcessor):
+    """Message passing, and edge latents from triplets."""
+
+    messages: FusedProcessor
+    triplets: FusedTripletReasoning
+
+    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
+        if isinstance(self.messages, FusedGatedStep):
+            next_hidden, terms = self.messages.with_terms_of_nodes(scalars, hidden)
+            return next_hidden, self.triplets.of_terms(terms, scalars)
+        next_hidden, _ = self.messages.with_latents(scalars, adjacency, hidden)
+        return next_hidden, self.edge_latents(scalars, hidden)
+
+    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
+        return self.triplets(scalars, hidden)
+
+
+def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many at_least_one hidden"]:
+    """Kernels want a scalar; where edges have none, it is zero."""
+    if directions.shape[-2]:
+        return directions
+    return jnp.zeros((*directions.shape[:-2], 1, directions.shape[-1]))
+
+
+def _on_messages_bias(message_passing: MessagePassing, num_terms: int, size: int) -> Float[Array, " terms"]:
+    """The biases of the products with messages, as part of the last two terms."""
+    assert message_passing.gate is not None
+    own = [message_passing.from_messages.bias, message_passing.gate.from_messages.bias]
+    return jnp.concatenate([jnp.zeros((num_terms - 2) * size), *own])

@@ -1,0 +1,76 @@
+"""A reasoner in fused kernels, from the parameters of the plain one. Made by `narkit.fused.accelerate`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.algorithms import ALGORITHMS
+from narkit.fused.bases import bind_together
+from narkit.fused.decoders import FusedDecoders, bind_decoders
+from narkit.fused.loop import FUSED_LOOP
+from narkit.fused.processors import FusedProcessor
+from narkit.fused.recognition import processor_binder
+from narkit.loops.backend import Backend
+from narkit.loops.deferred_gradients import SAVED
+from narkit.models.encoders import Reading, row_columns
+from narkit.models.features import Bases
+from narkit.models.feedback import Feedback
+from narkit.models.network import BoundNetwork, Hints, LastStep, Reasoner
+
+
+class FusedReasoner(BoundNetwork):
+    """A reasoner for one algorithm whose steps are kernels, where its processor has them."""
+
+    algorithm: str = eqx.field(static=True)
+    encoded: tuple[str, ...] = eqx.field(static=True)
+    num_node_scalars: int = eqx.field(static=True)
+    processor: FusedProcessor
+    output_decoders: FusedDecoders
+    hint_decoders: FusedDecoders
+    loop: ClassVar[Backend] = FUSED_LOOP
+
+    @property
+    def decoded_together(self) -> tuple[str, ...]:
+        return self.hint_decoders.decoded_together
+
+    def step(
+        self, reading: Reading, hidden: Float[Array, "batch node hidden"], *, soften: bool = False
+    ) -> tuple[LastStep, dict[str, Array], Feedback]:
+        scalars = reading.scalars(self.num_node_scalars)
+        # The kernels backward read them again.
+        scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
+        connected = reading.adjacency(self.spec)
+        next_hidden, latents = self.processor.with_latents(scalars, connected, hidden)
+        logits, feedback = self.hint_decoders(scalars, hidden, next_hidden, latents, soften=soften)
+        return LastStep(scalars, hidden, next_hidden), logits, feedback
+
+    def outputs(self, last: LastStep) -> dict[str, Array]:
+        latents = self.processor.edge_latents(last.scalars, last.hidden)
+        logits, _ = self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
+        return logits
+
+
+def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
+    """The fast form of a network that `accelerate` has recognised, for one of its algorithms; see `Reasoner.bind`."""
+    reasoner.check_algorithm(algorithm)
+    spec = ALGORITHMS[algorithm].transformed_spec
+    encoders = reasoner.encoders[algorithm]
+    # Where hints are read again, they go from their decoders straight into the rows of the next step.
+    columns = row_columns(spec, tuple(encoders.linears)) if reasoner.hints is Hints.ENCODED else None
+    bind_processor = processor_binder(reasoner.processor)
+
+    def bind_all(bases: Bases) -> FusedReasoner:
+        return FusedReasoner(
+            algorithm=algorithm,
+            encoded=tuple(encoders.linears),
+            num_node_scalars=len(bases.node.directions),
+            processor=bind_processor(reasoner.processor, bases),
+            output_decoders=bind_decoders(reasoner.output_decoders[algorithm], spec, bases),
+            hint_decoders=bind_decoders(reasoner.hint_decoders[algorithm], spec, bases, columns),
+        )
+
+    return bind_together(bind_all, encoders.bases(spec))

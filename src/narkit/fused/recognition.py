@@ -1,0 +1,184 @@
+"""Which networks the kernels are made for: exact classes, with fields and options that the kernels know.
+
+A subclass may compute anything, and so may a class that has got a further field since its kernels were written. Both
+run by their own formulas. A field that the kernels do not know is no obstacle while it is off (None or False): with it
+off the formulas are those that the kernels were compared with, which `formulas` watches over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from narkit.fused import formulas
+from narkit.fused.processors import (
+    FusedProcessor,
+    PlainProcessor,
+    bind_team,
+    bind_triplet_gmpnn,
+    bind_triplets_only,
+)
+from narkit.fused.weights import HIDDEN_SIZE
+from narkit.models.decoders import Decoder, Decoders
+from narkit.models.encoders import Encoders
+from narkit.models.features import Bases
+from narkit.models.layers import LayerNorm, Linear
+from narkit.models.network import Reasoner
+from narkit.models.processors.base import Processor
+from narkit.models.processors.message_passing import Gate, MessagePassing, everyone
+from narkit.models.processors.team import TEAM
+from narkit.models.processors.triplet_gmpnn import (
+    TripletGMPNN,
+    TripletGPGN,
+    TripletMPNN,
+    TripletPGN,
+    TripletReasoning,
+)
+from narkit.models.triplet_edge_attention import TripletEdgeAttention
+from narkit.models.unrolling import Unrolling
+
+_TRIPLET_FIELDS = {"message_passing", "triplets", "latent_size"}
+
+KNOWN_FIELDS: dict[type, set[str]] = {
+    Reasoner: {
+        "encoders", "output_decoders", "hint_decoders", "processor", "algorithms", "hidden_size", "hints",
+        "processor_name", "processor_options",
+    },
+    Encoders: {"linears", "hidden_size"},
+    Decoders: {"by_probe", "hidden_size", "latent_size"},
+    Decoder: {"on_nodes", "on_edges", "on_pooled", "on_graph", "score"},
+    Linear: {"weight", "bias"},
+    LayerNorm: {"scale", "offset"},
+    MessagePassing: {
+        "receiver", "sender", "edge", "graph", "mlp", "from_nodes", "from_messages", "norm", "gate",
+    },
+    Gate: {"from_nodes", "from_messages", "out"},
+    TripletEdgeAttention: {
+        "node_i", "node_j", "node_k", "edge_ij", "edge_ik", "edge_jk", "graph", "attention", "attention_bias",
+        "value", "activation", "slope",
+    },
+    TEAM: {"attention", "message_passing", "latent_size"},
+    TripletReasoning: {"nodes", "edges", "graph", "out"},
+    TripletGMPNN: _TRIPLET_FIELDS,
+    TripletMPNN: _TRIPLET_FIELDS,
+    TripletPGN: _TRIPLET_FIELDS,
+    TripletGPGN: _TRIPLET_FIELDS,
+    Unrolling: {"teacher_forcing", "reprediction"},
+}  # fmt: skip
+"""The classes that the kernels stand for, and the fields that these know."""
+
+
+class Refusal(Exception):
+    """A part of a network that the kernels are not made for; the message says why."""
+
+
+def check_network(reasoner: Reasoner, unrolling: Unrolling | None) -> None:
+    """Refuses networks of which no part runs in kernels. Processors are looked at apart: see `recognise_processor`."""
+    _check_class(reasoner)
+    _check_fields(reasoner, apart=("processor",))
+    if unrolling is not None:
+        _check_class(unrolling)
+        _check_fields(unrolling)
+    if reasoner.hidden_size != HIDDEN_SIZE:
+        raise Refusal(f"the kernels are written for a hidden size of {HIDDEN_SIZE}, not {reasoner.hidden_size}")
+    _check_formulas("network")
+
+
+def check_attention(layer: TripletEdgeAttention, *, rectified: bool) -> None:
+    """Refuses layers that are no Triplet Edge Attention of one head and the kernels' width."""
+    _check_class(layer)
+    _check_fields(layer)
+    num_heads, width = layer.attention.shape
+    if num_heads != 1:
+        raise Refusal(f"the kernels are written for one head, not {num_heads}")
+    if width != HIDDEN_SIZE:
+        raise Refusal(f"the kernels are written for a hidden size of {HIDDEN_SIZE}, not {width}")
+    if rectified and layer.activation is not jax.nn.relu:
+        raise Refusal("the kernels are written for the activation jax.nn.relu")
+    _check_formulas("attention")
+
+
+BindProcessor = Callable[[Any, Bases], FusedProcessor]
+
+
+def recognise_processor(processor: Processor) -> tuple[BindProcessor, str]:
+    """What binds a processor, and which of its parts run by plain formulas and why; "" if none do."""
+    try:
+        _check_class(processor)
+        _check_fields(processor)
+        if isinstance(processor, TEAM):
+            return _recognise_team(processor)
+        return _recognise_triplets(processor)
+    except Refusal as refusal:
+        return _bind_plain, str(refusal)
+
+
+def processor_binder(processor: Processor) -> BindProcessor:
+    return recognise_processor(processor)[0]
+
+
+def _recognise_team(processor: TEAM) -> tuple[BindProcessor, str]:
+    check_attention(processor.attention, rectified=True)
+    _check_formulas("team")
+    if processor.message_passing.gate is None:
+        raise Refusal("TEAM without a gate has no kernels")
+    return bind_team, ""
+
+
+def _recognise_triplets(processor: Any) -> tuple[BindProcessor, str]:
+    _check_formulas("triplet_gmpnn")
+    if type(processor).senders is everyone and processor.message_passing.gate is not None:
+        return bind_triplet_gmpnn, ""
+    name = type(processor).__name__
+    return bind_triplets_only, f"the messages of {name} have no kernels: they are gated from everyone to everyone only"
+
+
+def _bind_plain(processor: Processor, bases: Bases) -> FusedProcessor:
+    return PlainProcessor(processor.bind(bases))
+
+
+def _check_class(value: Any) -> None:
+    if type(value) in KNOWN_FIELDS:
+        return
+    name = type(value).__name__
+    for base in type(value).__mro__[1:]:
+        if base in KNOWN_FIELDS:
+            raise Refusal(f"{name} is a subclass of {base.__name__}, and only {base.__name__} itself has kernels")
+    raise Refusal(f"{name} has no kernels")
+
+
+def _check_fields(value: Any, apart: tuple[str, ...] = ()) -> None:
+    """Refuses unknown classes, and fields that are on though no kernel knows them, in a module and all its parts."""
+    for field in dataclasses.fields(value):
+        part = getattr(value, field.name)
+        if field.name not in KNOWN_FIELDS[type(value)] and part is not None and part is not False:
+            shown = part if isinstance(part, bool | int | float | str) else type(part).__name__
+            raise Refusal(f"{type(value).__name__} has the option {field.name}={shown}, which no kernel knows")
+        if field.name not in apart:
+            for module in _modules(part):
+                _check_class(module)
+                _check_fields(module)
+
+
+def _modules(value: Any) -> list[Any]:
+    """The modules in a field: itself, or those in a tuple or a dictionary."""
+    if isinstance(value, eqx.Module):
+        return [value]
+    if isinstance(value, Mapping):
+        return [module for part in value.values() for module in _modules(part)]
+    if isinstance(value, tuple | list):
+        return [module for part in value for module in _modules(part)]
+    return []
+
+
+def _check_formulas(part: str) -> None:
+    changed = formulas.changed(part)
+    if changed:
+        raise Refusal(
+            f"the formula {', '.join(changed)} is no longer the one that the kernels were compared with; "
+            f"{formulas.HOW_TO_RENEW}"
+        )

@@ -1,0 +1,75 @@
+"""What a loop over time may leave to a device's own library.
+
+By default everything is left to the compiler (`Backend` itself): stacks over time begin as zeros, rows are copied out
+of them, and a product over time is one product. A package for a device may know better: it can have operations that
+read and write rows of stacks where they are, stacks that are not filled before they are written, and a faster way to
+sum or multiply what a loop has stacked. It says so in a subclass, which `time_loop` is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+from jax.extend.core import JaxprEqn, Var
+from jaxtyping import Array, PyTree
+
+if TYPE_CHECKING:
+    from narkit.loops.deferred_products import Deferred, Sum
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack over time that is to be made."""
+
+    shape: tuple[int, ...]  # of a row
+    dtype: Any
+    zero_beyond: bool = True  # whether anyone reads the rows that the loop does not write
+
+
+class Backend:
+    """Leaves everything to the compiler."""
+
+    rows_start_as_zeros: bool = True
+    """Whether rows of new stacks that the loop does not write are zero, even if `Stack.zero_beyond` did not ask."""
+
+    def new_stacks(self, stacks: Sequence[Stack], num_steps: Array, capacity: int, beside: PyTree) -> list[Array]:
+        """Arrays of `capacity` rows; `beside` is everything else that the loop reads."""
+        return [jnp.zeros((capacity, *stack.shape), stack.dtype) for stack in stacks]
+
+    def works_on_rows(self, operation: JaxprEqn) -> bool:
+        """Whether an operation of a step is one that reads and writes rows of stacks where they are."""
+        return False
+
+    def run_on_rows(
+        self, operation: JaxprEqn, operands: Sequence[Any], stacks: Mapping[int, Array], t: Any, last: Any
+    ) -> list[Any]:
+        """Runs such an operation: operands may be rows of stacks, and outputs with a stack are written to its row t."""
+        raise NotImplementedError
+
+    def can_finish(self, gradient: Deferred | Sum) -> bool:
+        """Whether `finish` can make this gradient of a weight from what a loop has stacked."""
+        return False
+
+    def finish(
+        self,
+        gradients: Sequence[Deferred],
+        stack_of: Mapping[Var, Array],
+        num_steps: Array,
+        last: Array,
+        by_sample: Container[Var],
+    ) -> list[Array]:
+        """Makes all of these gradients, from the rows of the steps that were run.
+
+        Of stacks in `by_sample`, whose rows are samples, those of samples whose `last` step is over need not be read.
+        """
+        return []
+
+    def parts_of_product(self, num_rows: int, *widths: int) -> int:
+        """Into how many parts a product over so many rows is cut, for the device to take on side by side."""
+        return 1
+
+
+PLAIN = Backend()

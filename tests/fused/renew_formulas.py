@@ -1,0 +1,43 @@
+"""Compares the formulas that kernels stand for with the kernels again, and renews their digests if they are equal.
+
+    python tests/fused/renew_formulas.py
+
+The kernels are compiled for the CPU, which takes g++ and some minutes. To be run, in a checkout, after a formula of
+`narkit.models` was edited in a way that changes nothing as long as a new option is off, or together with its kernel.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+COMPARISONS = [
+    "test_fused.py::test_step_equals_plain_formulas",
+    "test_fused.py::test_network_equals_plain_network",
+    "test_fused_edge_attention.py",
+    "test_fused_triplets.py",
+    "test_fused_triplet_logits.py",
+]
+
+
+def main() -> int:
+    sys.path.insert(0, str(HERE.parents[1] / "src"))
+    from narkit.fused import formulas
+
+    before = {name: digest for part in formulas.ROOTS for name, digest in formulas.digests(part).items()}
+    formulas.trust()
+    chosen = [str(HERE / comparison) for comparison in COMPARISONS]
+    status = pytest.main(["-q", "-x", "-m", "not gpu", "-p", "no:cacheprovider", "-p", "no:xdist", *chosen])
+    if status != 0:
+        print("the kernels differ from the formulas, so the digests stay as they are", file=sys.stderr)
+        return int(status)
+    formulas.write(before)
+    print(f"{len(before)} digests written to {formulas.DIGESTS.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
