@@ -38,6 +38,11 @@ def predict(
     reasoner: Reasoner, batch: Batch, *, reprediction: Reprediction | str = Reprediction.SOFT, keep_hints: bool = True
 ) -> Predictions:
     """Runs a trained network on a batch, raw or transformed. `keep_hints=False` saves memory on long runs."""
+    if not isinstance(reasoner, Reasoner) or not isinstance(batch, Batch):
+        raise TypeError(
+            'predict: expected a narkit.Reasoner and a narkit.Batch, such as predict(reasoner, narkit.sample("bfs", '
+            f"size=16)), got {type(reasoner).__name__} and {type(batch).__name__}"
+        )
     options = Unrolling(reprediction=reprediction)
     if batch.algorithm not in reasoner.algorithms:
         raise BatchError(f"expected a batch of {' or '.join(reasoner.algorithms)}, got one of {batch.algorithm}")

@@ -121,6 +121,9 @@ def test_an_added_field_that_is_off_is_no_obstacle(on_gpu: None, monkeypatch: py
     monkeypatch.setitem(recognition.KNOWN_FIELDS, recognition.MessagePassing, known)
     assert "messages of TripletMPNN have no kernels" in accelerate(shapes("triplet_mpnn")).plain["processor"]
     assert "gate=Gate, which no kernel knows" in accelerate(shapes("triplet_gmpnn")).plain["processor"]
+    known = recognition.KNOWN_FIELDS[narkit.TripletEdgeAttention] - {"slope"}  # as if new, and with its default
+    monkeypatch.setitem(recognition.KNOWN_FIELDS, narkit.TripletEdgeAttention, known)
+    assert accelerate(narkit.TripletEdgeAttention(128, key=jax.random.key(0))).fast
 
 
 @pytest.fixture

@@ -43,8 +43,10 @@ def test_train_eval_and_resume(tiny: Tiny, tmp_path: Path) -> None:
     result = command("train", *OPTIONS, "--out", run, "--tensorboard")
     assert result.exit_code == 0, result.output
     assert "step 8/10" in result.output
+    assert "the network runs by plain formulas: JAX runs on no NVIDIA GPU here" in result.output
     record = narkit.RunRecord.load(run)
     assert record.config == tiny()
+    assert record.fast_path["fast"] is False and "GPU" in record.fast_path["reason"]
     assert drawn(tmp_path / "run") == told(tmp_path / "run")
 
     assert command("train", "--resume", run).exit_code == 0

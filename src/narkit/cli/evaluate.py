@@ -31,7 +31,8 @@ app = typer.Typer()
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or a file of weights.")],
     size: Annotated[
-        int | None, typer.Option(help="Nominal size of the instances.", show_default="64, the official test split")
+        int | None,
+        typer.Option(min=1, help="Nominal size of the instances.", show_default="64, the official test split"),
     ] = None,
     rule: Annotated[
         str | None, typer.Option(help="The selection rule to score.", show_default="that of the paper's column")

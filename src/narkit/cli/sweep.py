@@ -16,7 +16,7 @@ import typer
 
 from narkit.cli.choices import comma_separated_algorithms, mistakes
 from narkit.cli.help import examples
-from narkit.cli.train import parse_settings
+from narkit.cli.train import other_settings
 from narkit.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def grid(
     given = {name: value for name, value in options.items() if value is not None}
     with mistakes():
         names = [name.strip() for name in systems.split(",") if name.strip()]
-        return make_cells(preset, names, algorithms, seeds, given | parse_settings(settings))
+        return make_cells(preset, names, algorithms, seeds, given | other_settings(settings, given))
 
 
 def chosen_weights(weights: str | None, no_weights: bool, cells: Sequence[Cell]) -> frozenset[str] | None:

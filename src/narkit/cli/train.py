@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,8 +68,9 @@ def train(
         if algorithm is None:
             raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
         names = comma_separated_algorithms(algorithm)
+        typed = {"seeds": tuple(range(seeds))} if "seeds" in given_options(context) else {}
         with mistakes():
-            config = configuration(preset, names, given | {"seeds": tuple(range(seeds))}, settings or [])
+            config = configuration(preset, names, given | typed, settings or [])
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
     run_training(console, config, folder, tensorboard)
 
@@ -82,23 +82,19 @@ def configuration(
     from narkit.training.presets import preset
 
     given = {name: value for name, value in options.items() if value is not None}
-    return preset(preset_name, **({"algorithms": tuple(algorithms)} | given | parse_settings(settings)))
+    given["algorithms"] = tuple(algorithms)
+    return preset(preset_name, **given, **other_settings(settings, given))
 
 
-def parse_settings(settings: list[str]) -> dict[str, Any]:
-    """`name=value` as JSON where it is that, else as a word."""
-    from narkit.training.config import check_options
+def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What `--set` says; an option that was also given by its own name would be a silent choice between the two."""
+    from narkit.training.config import parse_settings
 
-    parsed = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ValueError(f"expected name=value, such as gradient_clip=0, got {setting!r}")
-        check_options([name])
-        try:
-            parsed[name] = json.loads(value)
-        except ValueError:
-            parsed[name] = value
+    parsed = parse_settings(words)
+    for name in parsed:
+        if name in given:
+            option = "--algorithm" if name == "algorithms" else f"--{name.replace('_', '-')}"
+            raise ValueError(f"expected {option} or --set {name}=…, got both; leave one out")
     return parsed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,8 @@ class Batch:
         return len(self.lengths)
 
     def __getitem__(self, samples: slice | np.ndarray | list[int]) -> Batch:
-        """The chosen samples as a batch."""
+        """The chosen samples as a batch: by a slice, by their numbers, or by a mask. One sample is `batch[3:4]`."""
+        samples = self._checked(samples)
         return Batch.trusted(
             self.algorithm,
             {name: values[samples] for name, values in self.inputs.items()},
@@ -91,6 +92,27 @@ class Batch:
             self.lengths[samples],
             self.transformed,
         )
+
+    def _checked(self, samples: Any) -> slice | np.ndarray:
+        if isinstance(samples, slice):
+            return samples
+        array = np.asarray(samples)
+        if array.ndim == 0 and array.dtype.kind in "iu":
+            raise TypeError(
+                f"a batch: expected a slice or a list of samples, got {samples!r}; one sample as a batch is "
+                f"batch[{int(array)}:{int(array) + 1}]"
+            )
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
+            raise TypeError(f"a batch: expected a slice, a list of whole numbers or a mask, got {samples!r}")
+        if array.dtype.kind == "b" and len(array) != len(self):
+            raise IndexError(f"a batch: expected a mask of {len(self)} samples, got one of {len(array)}")
+        if array.dtype.kind != "b" and array.size and not (-len(self) <= array.min() and array.max() < len(self)):
+            raise IndexError(f"a batch: expected samples 0..{len(self) - 1}, got {array.min()}..{array.max()}")
+        return array if array.size else array.astype(np.int64)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The samples one by one, each a batch of one."""
+        return (self[place : place + 1] for place in range(len(self)))
 
     def __repr__(self) -> str:
         form = "transformed" if self.transformed else "raw"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from narkit import settings
 from narkit.algorithms.compilation import permutations, run_loop, sample_loop
 from narkit.algorithms.instances import Distribution
 from narkit.data.batch import Arrays, Batch
@@ -36,8 +37,11 @@ def run(algorithm: str, /, **arguments: Any) -> Batch:
 def random_run(algorithm: str, size: int, seed: int, density: float) -> Batch:
     """A raw run of one random instance, drawn as the official splits draw theirs but with this edge probability."""
     entry = ALGORITHMS[algorithm]
-    if size < entry.min_size:
-        raise InstanceError(f"{algorithm}: expected a size of at least {entry.min_size}, got {size}")
+    check_size(entry, size, 1)
+    if not 0 <= settings.whole_number("seed", seed) < 2**32:
+        raise InstanceError(f"{algorithm}: expected a seed from 0 to 2^32 - 1, got {seed}")
+    if not 0 <= settings.number("density", density) <= 1:
+        raise InstanceError(f"{algorithm}: expected a density from 0 to 1, got {density}")
     distribution = Distribution(np.array([density]), longest_needle=0)
     instance = entry.sampler(np.random.RandomState(seed), size, distribution)
     return run(algorithm, **dict(zip(entry.arguments, instance, strict=True)))
@@ -63,7 +67,7 @@ def sample(algorithm: str, *, size: int, batch_size: int = 32, seed: int = 0, st
     `size` is the nominal size: string matchers have `size` nodes of haystack and a quarter more of needle, the
     optimal search tree one node more, segments always four.
     """
-    if not 0 <= step < FIRST_VALIDATION_STEP:
+    if not 0 <= settings.whole_number("step", step) < FIRST_VALIDATION_STEP:
         raise InstanceError(f"{algorithm}: expected a step in 0..{FIRST_VALIDATION_STEP - 1}, got {step}")
     return sample_step(ALGORITHMS[algorithm], size, batch_size, seed, step)
 
@@ -71,7 +75,7 @@ def sample(algorithm: str, *, size: int, batch_size: int = 32, seed: int = 0, st
 def sample_step(entry: Algorithm, size: int, batch_size: int, seed: int, step: int) -> Batch:
     """The batch of any step of the stream, those set aside for validation included."""
     check_size(entry, size, batch_size)
-    if not 0 <= seed < NUM_SEEDS:
+    if not 0 <= settings.whole_number("seed", seed) < NUM_SEEDS:
         raise InstanceError(f"{entry.name}: expected a seed in 0..{NUM_SEEDS - 1}, got {seed}")
     return sample_seeds(entry, size, batch_size, np.array([seed], np.int64), step)
 
@@ -104,6 +108,8 @@ def _training_distribution(entry: Algorithm) -> Distribution:
 
 def check_size(entry: Algorithm, size: int, num_samples: int) -> None:
     """Raises where the algorithm has no instances of this size, or no samples are asked for."""
+    settings.whole_number("size", size)
+    settings.whole_number("number of samples", num_samples)
     if size < entry.min_size:
         raise InstanceError(f"{entry.name}: expected a size of at least {entry.min_size}, got {size}")
     if num_samples < 1:

@@ -13,7 +13,8 @@ import numpy as np
 from narkit.algorithms.instances import Distribution
 from narkit.data.batch import Batch
 from narkit.data.execution import FIRST_VALIDATION_STEP, check_size, run_instances, sample_step
-from narkit.errors import UnknownNameError
+from narkit.errors import InstanceError, UnknownNameError
+from narkit.settings import whole_number
 from narkit.spec import ALGORITHMS
 
 
@@ -54,6 +55,8 @@ def benchmark_set(algorithm: str, size: int, num_samples: int, seed: int) -> Bat
     """
     entry = ALGORITHMS[algorithm]
     check_size(entry, size, num_samples)
+    if not 0 <= whole_number("seed", seed) < 2**32:
+        raise InstanceError(f"{algorithm}: expected a seed from 0 to 2^32 - 1, got {seed}")
     rng = np.random.RandomState(seed)
     distribution = Distribution(np.array([entry.densities.official]), longest_needle=0)
     instances = [entry.sampler(rng, size, distribution) for _ in range(num_samples)]

@@ -7,8 +7,9 @@ import numpy as np
 from narkit.algorithms.compilation import permutations
 from narkit.algorithms.positions import ONE_STRING, close_to_cycle, randomise_positions
 from narkit.data.batch import Arrays, Batch
-from narkit.data.execution import transformed_batch
+from narkit.data.execution import NUM_SEEDS, transformed_batch
 from narkit.errors import BatchError
+from narkit.settings import whole_number
 from narkit.spec import ALGORITHMS, first_mask_name
 
 
@@ -23,6 +24,10 @@ def transform(batch: Batch, seed: int = 0, random_positions: bool = True) -> Bat
 
     A pure function of its arguments: the given batch stays as it is, though the result shares arrays with it.
     """
+    if not isinstance(batch, Batch):
+        raise TypeError(f"transform: expected a narkit.Batch, got {type(batch).__name__}")
+    if not 0 <= whole_number("seed", seed) < NUM_SEEDS:
+        raise BatchError(f"transform: expected a seed in 0..{NUM_SEEDS - 1}, got {seed}")
     if batch.transformed:
         return batch
     entry = ALGORITHMS[batch.algorithm]

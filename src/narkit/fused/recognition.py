@@ -1,13 +1,14 @@
 """Which networks the kernels are made for: exact classes, with fields and options that the kernels know.
 
 A subclass may compute anything, and so may a class that has got a further field since its kernels were written. Both
-run by their own formulas. A field that the kernels do not know is no obstacle while it is off (None or False): with it
-off the formulas are those that the kernels were compared with, which `formulas` watches over.
+run by their own formulas. A field that the kernels do not know is no obstacle while it is off (None, False, or its
+default): with it off the formulas are those that the kernels were compared with, which `formulas` watches over.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -155,13 +156,25 @@ def _check_fields(value: Any, apart: tuple[str, ...] = ()) -> None:
     """Refuses unknown classes, and fields that are on though no kernel knows them, in a module and all its parts."""
     for field in dataclasses.fields(value):
         part = getattr(value, field.name)
-        if field.name not in KNOWN_FIELDS[type(value)] and part is not None and part is not False:
-            shown = part if isinstance(part, bool | int | float | str) else type(part).__name__
+        if field.name not in KNOWN_FIELDS[type(value)] and not _is_off(part, type(value), field):
+            shown = part if isinstance(part, _SIMPLE) else type(part).__name__
             raise Refusal(f"{type(value).__name__} has the option {field.name}={shown}, which no kernel knows")
         if field.name not in apart:
             for module in _modules(part):
                 _check_class(module)
                 _check_fields(module)
+
+
+_SIMPLE = (bool, int, float, str)
+
+
+def _is_off(value: Any, cls: type, field: dataclasses.Field) -> bool:
+    """Whether an option is off: None, False, or what it is if nobody gives it."""
+    if value is None or value is False:
+        return True
+    given = inspect.signature(cls).parameters.get(field.name)
+    defaults = (field.default, inspect.Parameter.empty if given is None else given.default)
+    return isinstance(value, _SIMPLE) and any(type(value) is type(d) and value == d for d in defaults)
 
 
 def _modules(value: Any) -> list[Any]:

@@ -24,6 +24,7 @@ from narkit.models.features import Scalars
 from narkit.models.feedback import Feedback
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
+from narkit.settings import whole_number
 from narkit.spec import Spec, Stage
 
 
@@ -103,6 +104,7 @@ class Reasoner(eqx.Module):
         key: PRNGKeyArray,
     ):
         names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
+        hidden_size = whole_number("hidden_size", hidden_size, at_least=1, example=128)
         if not names or len(set(names)) != len(names):
             raise ValueError(f"expected one or more different algorithms, got {names}")
         try:

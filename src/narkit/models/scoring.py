@@ -31,9 +31,16 @@ def evaluate(algorithm: str, predictions: HasOutputs | Mapping[str, Any], batch:
     steps that samples have (of scalars the mean squared error), and there is no "score" beside them.
     """
     entry = ALGORITHMS[algorithm]
+    if not isinstance(batch, Batch):
+        raise TypeError(f"evaluate: expected a narkit.Batch, got {type(batch).__name__}")
     if batch.algorithm != entry.name:
         raise BatchError(f"expected a batch of {entry.name}, got one of {batch.algorithm}")
-    predicted = predictions if isinstance(predictions, Mapping) else predictions.outputs
+    predicted = predictions if isinstance(predictions, Mapping) else getattr(predictions, "outputs", None)
+    if not isinstance(predicted, Mapping):
+        raise TypeError(
+            "evaluate: expected what narkit.predict returns, or a mapping of outputs, got a "
+            f"{type(predictions).__name__}"
+        )
     hints = stage_of(entry.transformed_spec, Stage.HINT)
     if predicted and set(predicted) <= set(hints):
         return {name: _hint_score(name, hints[name], np.asarray(predicted[name]), batch) for name in predicted}

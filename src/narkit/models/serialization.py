@@ -99,8 +99,8 @@ def load(path: str | os.PathLike) -> Reasoner:
                 f"{path}: tensor {name}: expected finite numbers, got NaN or infinity: its training diverged, or the "
                 "file was changed"
             )
-    # Converted by NumPy: JAX would compile a program for every shape.
-    leaves = [jnp.asarray(stored[name].astype(wanted[name].dtype)) for name in wanted]
+    # Converted by NumPy and moved at once: `jnp.asarray` would compile a program for every shape.
+    leaves = jax.device_put([stored[name].astype(wanted[name].dtype) for name in wanted])
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
 
 
@@ -120,9 +120,8 @@ def _named_factory(reasoner: Reasoner) -> Any:
 
 def _skeleton(algorithms: Any, processor: Any, hidden_size: int, hints: str) -> Reasoner:
     """A reasoner with shapes in place of arrays: nothing is computed."""
-    return eqx.filter_eval_shape(
-        lambda key: Reasoner(tuple(algorithms), processor, hidden_size, hints, key=key), jax.random.key(0)
-    )
+    key = jax.eval_shape(jax.random.key, 0)
+    return eqx.filter_eval_shape(lambda key: Reasoner(tuple(algorithms), processor, hidden_size, hints, key=key), key)
 
 
 def _tensors(reasoner: Reasoner) -> dict[str, Any]:

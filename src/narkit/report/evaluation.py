@@ -66,10 +66,10 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
             raise UnknownNameError("selection rule", rule, chosen)
         parameters = jnp.asarray(chosen[rule])
     programs = Programs(config)
-    size = size or TEST.size
+    size = TEST.size if size is None else size
     results = []
     for name in config.algorithms:
-        count = num_samples or TEST.num_samples * ALGORITHMS[name].multiplier
+        count = num_samples if num_samples is not None else TEST.num_samples * ALGORITHMS[name].multiplier
         batch = benchmark_set(name, size, count, TEST.seed)
         evaluation = EvaluationSet.of(batch, part_size(batch.num_nodes), with_hints=hints)
         results.append(Evaluation(config, name, size, count, rule, evaluation.scores(programs, parameters)))

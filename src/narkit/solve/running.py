@@ -13,6 +13,7 @@ import numpy as np
 
 from narkit.data.batch import Batch
 from narkit.data.execution import run
+from narkit.data.transforms import transform
 from narkit.errors import InstanceError
 from narkit.solve import weights as published
 from narkit.solve.answer import Answer, nominal_size
@@ -163,7 +164,10 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
         for hint, values in batch.hints.items()
     }
     padded = Batch.trusted(batch.algorithm, batch.inputs, hints, batch.outputs, batch.lengths, batch.transformed)
-    made = predict(network, padded)
+    ready = transform(padded, random_positions=False)
+    # Moved at once: array by array, JAX would compile a program for every shape.
+    arrays = jax.device_put((ready.inputs, ready.hints, ready.outputs, ready.lengths))
+    made = predict(network, Batch.trusted(ready.algorithm, *arrays, transformed=True))
     output_logits, hint_logits, outputs, hints = jax.device_get(
         (made.output_logits, made.hint_logits, made.outputs, made.hints)
     )

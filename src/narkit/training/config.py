@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from narkit import settings
 from narkit.algorithms import ALGORITHMS
 from narkit.data.execution import check_size
 from narkit.data.splits import SPLITS
@@ -39,6 +40,10 @@ class Validation:
     selects: bool = True
 
     def __post_init__(self) -> None:
+        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        for name, value in given.items():
+            kind = {"size": int, "num_samples": int, "selects": bool, "seed": int | None}.get(name, str)
+            object.__setattr__(self, name, settings.read(kind, f"validation {self.name!r}: {name}", value))
         if self.distribution not in DISTRIBUTIONS:
             raise UnknownNameError("distribution", self.distribution, DISTRIBUTIONS)
         if not self.name.isidentifier() or self.name == LAST or self.name.endswith((FIRST_SUFFIX, AVERAGE_SUFFIX)):
@@ -46,15 +51,13 @@ class Validation:
                 f"validation {self.name!r}: expected a plain word that is not {LAST!r} and ends neither in "
                 f"{FIRST_SUFFIX!r} nor in {AVERAGE_SUFFIX!r}, since it names a selection rule"
             )
-        if self.seed is not None and (type(self.seed) is not int or not 0 <= self.seed < 2**32):
+        if self.seed is not None and not 0 <= self.seed < 2**32:
             raise ValueError(f"validation {self.name!r}: expected a seed from 0 to 2^32 - 1, got {self.seed!r}")
         if self.distribution == BENCHMARK and self.seed == SPLITS["test"].seed:
             raise ValueError(
                 f"validation {self.name!r}: expected another seed than {self.seed}, which draws the official test "
                 "split; nothing is chosen by that"
             )
-        if not isinstance(self.selects, bool):
-            raise ValueError(f"validation {self.name!r}: expected selects to be true or false, got {self.selects!r}")
         if self.size < 1 or self.num_samples < 1:
             raise ValueError(
                 f"validation {self.name!r}: expected a size and a number of samples of at least 1, got {self.size} and "
@@ -96,16 +99,13 @@ class TrainConfig:
     # and change nothing; with 0 the first one ends it
 
     def __post_init__(self) -> None:
-        names = (self.algorithms,) if isinstance(self.algorithms, str) else tuple(self.algorithms)
-        object.__setattr__(self, "algorithms", tuple(ALGORITHMS[name].name for name in names))
-        object.__setattr__(self, "seeds", tuple(self.seeds))
-        object.__setattr__(self, "sizes", tuple(self.sizes))
-        object.__setattr__(self, "validations", tuple(self.validations))
-        object.__setattr__(self, "rules", tuple(self.rules))
-        known = set(inspect.signature(PROCESSORS[self.processor]).parameters) - {"hidden_size", "key"}
-        for name in self.processor_options:
-            if name not in known:
-                raise UnknownNameError(f"option of the processor {self.processor}", name, known)
+        if isinstance(self.algorithms, str):
+            object.__setattr__(self, "algorithms", (self.algorithms,))
+        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        for name, value in settings.read_fields(TrainConfig, given).items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "algorithms", tuple(ALGORITHMS[name].name for name in self.algorithms))
+        _check_processor_options(self.processor, self.processor_options)
         if self.hints not in [mode.value for mode in Hints]:
             raise UnknownNameError("hint mode", self.hints, [mode.value for mode in Hints])
         Unrolling(self.teacher_forcing, self.reprediction)  # type: ignore[arg-type]
@@ -133,9 +133,9 @@ class TrainConfig:
                 "expected an average of at least 0 and below 1 and a positive average_horizon, got "
                 f"{self.average} and {self.average_horizon}"
             )
-        if type(self.skipped_steps) is not int or self.skipped_steps < 0:
+        if self.skipped_steps < 0:
             raise ValueError(f"skipped_steps: expected a whole number of at least 0, got {self.skipped_steps!r}")
-        if not all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in self.seeds):
+        if not all(0 <= seed < 2**32 for seed in self.seeds):
             raise ValueError(f"seeds: expected whole numbers from 0 to 2^32 - 1, got {self.seeds}")
 
     def _check_sizes(self) -> None:
@@ -172,14 +172,12 @@ class TrainConfig:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
         """A configuration from a mapping of options; one that does not exist raises and names the nearest."""
+        if not isinstance(values, Mapping):
+            raise settings.SettingError("a configuration", "a mapping of settings", values)
         check_options(values)
-        typed = {"validations": Validation, "rules": Rule}
-        made = {
-            name: tuple(value if isinstance(value, kind) else kind(**value) for value in values[name])
-            for name, kind in typed.items()
-            if values.get(name)
-        }
-        return cls(**{**values, **made})  # type: ignore[arg-type]
+        if "algorithms" not in values:
+            raise ValueError("a configuration: expected algorithms, such as bfs, got none")
+        return cls(**values)
 
     def replace(self, **options: Any) -> TrainConfig:
         """The same with other options."""
@@ -193,3 +191,33 @@ def check_options(options: Iterable[str]) -> None:
     for name in options:
         if name not in known:
             raise UnknownNameError("training option", name, known)
+
+
+def parse_settings(words: Iterable[str]) -> dict[str, Any]:
+    """Training options from words such as `steps=500` and `sizes=4,7`, each read by the type of its field.
+
+    The same option twice is a contradiction, even with the same value.
+    """
+    parsed: dict[str, Any] = {}
+    for each in words:
+        name, equals, text = each.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ValueError(f"expected name=value, such as gradient_clip=0, got {each!r}")
+        check_options([name])
+        if name in parsed:
+            raise ValueError(f"{name}: expected it once, got it twice")
+        parsed[name] = settings.parse(TrainConfig, name, text)
+    return parsed
+
+
+def _check_processor_options(processor: str, options: Mapping[str, Any]) -> None:
+    """Raises if a processor has no such option, or where its signature says the type, if a value is not of it."""
+    parameters = inspect.signature(PROCESSORS[processor]).parameters
+    known = set(parameters) - {"hidden_size", "key"}
+    kinds = {"int": int, "float": float, "bool": bool, "str": str}
+    for name, value in options.items():
+        if name not in known:
+            raise UnknownNameError(f"option of the processor {processor}", name, known)
+        kind = parameters[name].annotation
+        settings.read(kinds.get(kind, kind), f"processor_options.{name}", value)

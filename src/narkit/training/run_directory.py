@@ -56,7 +56,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.folder}: expected the folder of a run, but it has no {CONFIG}")
         try:
             return TrainConfig.from_json(json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:  # also what is no UTF-8
             raise RunDirectoryError(f"{path}: expected a configuration as narkit writes it: {error}") from None
 
     def create(self, config: TrainConfig) -> None:
