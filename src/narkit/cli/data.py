@@ -37,8 +37,13 @@ AlgorithmName = Annotated[
 )
 def show(
     algorithm: AlgorithmName,
-    size: Annotated[int, typer.Option(help="Nominal size of the instance.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the instance.")] = 0,
+    size: Annotated[
+        int | None, typer.Option(help="Nominal size of the instance.", show_default="5, more where that is too little")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**32 - 1, help="Seed of the instance.", show_default="one in which something happens"),
+    ] = None,
     density: Annotated[float, typer.Option(min=0.0, max=1.0, help="Edge probability of random graphs.")] = 0.7,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Show only the first steps.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the run and save it here (.png, .svg, .pdf).")] = None,
@@ -47,11 +52,13 @@ def show(
     from rich.console import Console
 
     from narkit.cli.show import print_run
+    from narkit.data.eventful import eventful_run, readable_size
     from narkit.data.execution import random_run
 
     console = Console()
     with plain_errors("--size"):
-        batch = random_run(algorithm, size, seed, density)
+        nodes = readable_size(algorithm) if size is None else size
+        batch = eventful_run(algorithm, nodes, density) if seed is None else random_run(algorithm, nodes, seed, density)
     print_run(console, batch, max_steps)
     if picture is not None:
         from narkit.report.picture import save_picture

@@ -31,15 +31,16 @@ def eventful_run(algorithm: str, size: int, density: float) -> Batch:
     return max(runs, key=_events)
 
 
-def _events(batch: Batch) -> tuple[float, int]:
-    """How much an output says, and how many hints change during the run."""
+def _events(batch: Batch) -> tuple[float, int, int]:
+    """How much an output says, how many hints change during the run, and how many letters there are, if any."""
     outputs = stage_of(batch.spec, Stage.OUTPUT)
     said = min(_variety(probe.kind, batch.outputs[name][0]) for name, probe in outputs.items())
     changing = sum(
         any((before != after).any() for before, after in itertools.pairwise(values[: batch.lengths[0], 0]))
         for values in batch.hints.values()
     )
-    return said, changing
+    letters = batch.inputs["key"][0] if batch.inputs.get("key", np.zeros(0)).ndim == 3 else np.zeros((0, 0))
+    return said, changing, int(letters.any(axis=0).sum())
 
 
 def _variety(kind: Kind, values: np.ndarray) -> float:
@@ -48,8 +49,9 @@ def _variety(kind: Kind, values: np.ndarray) -> float:
         case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
             moved = values != np.arange(values.shape[-1])
             return float(min(1, moved.mean()) * (len(np.unique(values)) > 2))
-        case Kind.MASK if values.ndim == 2:
-            return float((values == 1).any() and (values == 0).any())
+        case Kind.MASK if values.ndim == 2:  # edges, in both directions: as many as a tree has, but not all
+            ones = int((values == 1).sum())
+            return min(1.0, ones / (2 * len(values) - 2)) * float((values == 0).any())
         case Kind.MASK:
             return float((values == 1).any() and (values.ndim == 0 or (values == 0).any()))
         case Kind.MASK_ONE:

@@ -1,4 +1,8 @@
-"""Draws a run: the graph at every step where there is one, and every hint over time."""
+"""Draws a run: one panel per step, in the drawing that fits the algorithm, with a legend of every sign.
+
+Everything can be checked by eye: weights stand on edges, distances at nodes, phases and categories have their names.
+What has changed since the step before has an amber outline.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,29 @@ import numpy as np
 
 from narkit.data.batch import Batch
 from narkit.errors import InstanceError
-from narkit.spec import Kind, Location, Stage, stage_of
+from narkit.report.drawings import ARRAY, GRAPH, INTERVALS, POINTS, STRINGS, TABLE, drawing_kind
+from narkit.report.panels import Moment
+from narkit.report.panels.graph import draw_graph_panel
+from narkit.report.panels.legend import legend_entries
+from narkit.report.panels.plane import draw_points_panel
+from narkit.report.panels.rows import draw_array_panel, draw_intervals_panel, draw_strings_panel
+from narkit.report.panels.tables import draw_tables_panel
+from narkit.spec import ALGORITHMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
-GRAPHS_PER_ROW = 6
-LARGEST_GRAPH = 12  # more nodes, or more steps, than this make the small graphs unreadable
-INK, FAINT, REACHED, POINTER = "#1f2430", "#c9ced6", "#ffd166", "#d1495b"
+MOST_PANELS = 12  # of longer runs only so many steps are drawn, at even distances
+SIZES = {  # width and height of a panel in inches at five nodes, what a further node adds to each, panels in a row
+    GRAPH: (2.9, 2.8, 0.12, 0.12, 4),
+    ARRAY: (2.5, 2.1, 0.22, 0.0, 4),
+    INTERVALS: (3.0, 1.9, 0.0, 0.12, 4),
+    STRINGS: (2.6, 2.0, 0.2, 0.06, 3),
+    POINTS: (2.9, 2.8, 0.06, 0.06, 4),
+    TABLE: (2.7, 2.5, 0.32, 0.24, 3),
+}
 
 
 def save_picture(batch: Batch, path: Path) -> None:
@@ -31,80 +48,82 @@ def save_picture(batch: Batch, path: Path) -> None:
 
 
 def draw(batch: Batch) -> Figure:
-    """The graph step by step if that is readable, else a time chart for every hint of the nodes."""
+    """The steps of a run, at most twelve of them, and the meaning of all that is drawn."""
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
-    steps = int(batch.lengths[0])
-    if "adj" in batch.inputs and max(batch.num_nodes, steps) <= LARGEST_GRAPH:
-        rows = -(-steps // GRAPHS_PER_ROW)
-        columns = min(steps, GRAPHS_PER_ROW)
-        figure = Figure(figsize=(2.7 * columns, 2.9 * rows + 0.7), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False).flatten()
-        for step, axis in enumerate(axes):
-            draw_graph(axis, batch, step) if step < steps else axis.set_axis_off()
-        figure.suptitle(f"{batch.algorithm}\n{_legend(batch)}", fontsize=10)
-        return figure
-    charts = _time_charts(batch)
-    figure = Figure(figsize=(7, 0.8 + 1.6 * len(charts)), layout="constrained")
-    for axis, (name, chart) in zip(
-        figure.subplots(len(charts), 1, squeeze=False).flatten(), charts.items(), strict=True
-    ):
-        extent = (0.5, len(chart) + 0.5, chart.shape[1] - 0.5, -0.5)  # steps count from 1, as in `narkit data show`
-        axis.imshow(chart.T, aspect="auto", cmap="viridis", interpolation="nearest", extent=extent)
-        axis.set_ylabel(name)
-    figure.suptitle(f"{batch.algorithm}: hints over time, one row per node")
-    figure.supxlabel("step")
+    entry = ALGORITHMS[batch.algorithm]
+    steps = shown_steps(int(batch.lengths[0]))
+    kind = _panel_kind(batch)
+    width, height, wider, higher, columns = SIZES[kind]
+    further = max(0, batch.num_nodes - 5)
+    columns = _balanced(len(steps), columns)
+    rows = -(-len(steps) // columns)
+    entries = legend_entries(batch, as_table=kind == TABLE)
+    legend_height = 0.18 * sum(1 + text.count("\n") for _, text in entries) + 0.05 * len(entries) + 0.2
+    panel = (width + wider * further, height + higher * further)
+    full_width = max(7.5, columns * panel[0])
+    figure = Figure(figsize=(full_width, rows * panel[1] + 0.45 + legend_height), layout="constrained")
+    drawing, words = figure.subfigures(2, 1, squeeze=False, height_ratios=[rows * panel[1] + 0.45, legend_height])[:, 0]
+    axes = drawing.subplots(rows, columns, squeeze=False).flatten()
+    for axis, step in zip(axes, steps, strict=False):
+        draw_panel(axis, batch, step)
+    for axis in axes[len(steps) :]:
+        axis.set_axis_off()
+    left_out = "" if len(steps) == batch.lengths[0] else f": {len(steps)} of {batch.lengths[0]} steps"
+    title = f"{entry.summary.rstrip('.')}{left_out}"
+    drawing.suptitle(title if len(title) < 12 * full_width else entry.name + left_out, fontsize=12, fontweight="bold")
+    words.legend(
+        *zip(*entries, strict=True), loc="center", frameon=False, fontsize=9, ncols=1, handlelength=2.2,
+        handler_map=_handlers(), alignment="left",
+    )  # fmt: skip
     return figure
 
 
-def _node_hint(batch: Batch, *kinds: Kind) -> str | None:
-    """The first hint of one of these kinds that is given per node."""
-    hints = stage_of(batch.spec, Stage.HINT)
-    return next((n for n, p in hints.items() if p.location is Location.NODE and p.kind in kinds), None)
+def _balanced(panels: int, most: int) -> int:
+    """How many panels stand in a row, at most `most`: the number that leaves the fewest places empty."""
+    fewest = max(1, most - 1)
+    return min(panels, min(range(most, fewest - 1, -1), key=lambda columns: -panels % columns))
 
 
-def _legend(batch: Batch) -> str:
-    mask, pointer = _node_hint(batch, Kind.MASK), _node_hint(batch, Kind.POINTER)
-    parts = [f"yellow: {batch.spec[mask].meaning}"] if mask else []
-    parts += [f"arrows: {batch.spec[pointer].meaning}"] if pointer else []
-    return "; ".join(parts)
+def shown_steps(count: int) -> list[int]:
+    """The steps of a run that are drawn: all, or some at even distances with the first and the last."""
+    if count <= MOST_PANELS:
+        return list(range(count))
+    return [int(step) for step in np.unique(np.linspace(0, count - 1, MOST_PANELS).round())]
+
+
+def draw_panel(axis: Axes, batch: Batch, step: int) -> None:
+    """Draws a batch's first run as it is at one step."""
+    moment = Moment(batch, step)
+    match _panel_kind(batch):
+        case "graph":
+            draw_graph_panel(axis, moment)
+        case "points":
+            draw_points_panel(axis, moment)
+        case "strings":
+            draw_strings_panel(axis, moment)
+        case "intervals":
+            draw_intervals_panel(axis, moment)
+        case "table":
+            draw_tables_panel(axis, moment)
+        case _:
+            draw_array_panel(axis, moment)
+    axis.set_title("\n".join([f"step {step + 1}", *moment.facts()]), fontsize=9)
 
 
 def draw_graph(axis: Axes, batch: Batch, step: int) -> None:
     """Draws the graph of a batch's first run as it is at one step."""
-    count = batch.num_nodes
-    angles = np.pi / 2 - 2 * np.pi * np.arange(count) / count
-    x, y = np.cos(angles), np.sin(angles)
-    adjacency = batch.inputs["adj"][0]
-    style = "-" if np.array_equal(adjacency, adjacency.T) else "-|>"
-    for i, j in np.argwhere(adjacency):
-        if i != j:
-            line = {"arrowstyle": style, "color": FAINT, "linewidth": 1.2, "shrinkA": 9, "shrinkB": 9}
-            axis.annotate("", xy=(x[j], y[j]), xytext=(x[i], y[i]), arrowprops=line, zorder=1)
-    mask, pointer = _node_hint(batch, Kind.MASK), _node_hint(batch, Kind.POINTER)
-    if pointer is not None:
-        for i, j in enumerate(batch.hints[pointer][step, 0]):
-            if i != j:
-                arrow = {"arrowstyle": "-|>", "color": POINTER, "linewidth": 1.8, "shrinkA": 9, "shrinkB": 9}
-                axis.annotate("", xy=(x[j], y[j]), xytext=(x[i], y[i]), arrowprops=arrow, zorder=2)
-    marked = batch.hints[mask][step, 0] == 1 if mask is not None else np.zeros(count, bool)
-    axis.scatter(x, y, s=260, c=[REACHED if m else "white" for m in marked], edgecolors=INK, zorder=3)
-    for i in range(count):
-        axis.text(x[i], y[i], str(i), ha="center", va="center", fontsize=9, color=INK, zorder=4)
-    axis.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", title=f"step {step + 1}")
-    axis.set_axis_off()
+    draw_graph_panel(axis, Moment(batch, step))
+    axis.set_title(f"step {step + 1}")
 
 
-def _time_charts(batch: Batch) -> dict[str, np.ndarray]:
-    """For every hint of the nodes an array (step, node)."""
-    charts = {}
-    for name, probe in stage_of(batch.spec, Stage.HINT).items():
-        if probe.location is Location.NODE and not probe.constant:
-            values = batch.hints[name][: batch.lengths[0], 0]
-            charts[name] = values.argmax(-1) if probe.kind is Kind.CATEGORICAL else values
-    if not charts:  # only edges or the graph have hints: one chart of everything, flattened
-        charts = {
-            name: batch.hints[name][: batch.lengths[0], 0].reshape(batch.lengths[0], -1)
-            for name in stage_of(batch.spec, Stage.HINT)
-        }
-    return charts
+def _panel_kind(batch: Batch) -> str:
+    """Graphs whose hints are matrices, as those of all shortest paths, are drawn as these."""
+    kind = drawing_kind(ALGORITHMS[batch.algorithm])
+    return TABLE if kind == GRAPH and Moment(batch, 0).signs("cell") else kind
+
+
+def _handlers() -> dict:
+    from narkit.report.panels.legend import Sample, SampleHandler
+
+    return {Sample: SampleHandler()}

@@ -13,11 +13,11 @@ import narkit
 from narkit.algorithms.meanings import value_names
 from narkit.data.execution import random_run
 from narkit.errors import BatchError
+from narkit.report.drawings import drawing_kind, signs
+from narkit.report.layout import place
 from narkit.solve.viewer import Run, View, page
 from narkit.solve.viewer.attention import packed
 from narkit.solve.viewer.document import describe
-from narkit.solve.viewer.drawings import drawing_kind, signs
-from narkit.solve.viewer.layout import place
 from narkit.spec import Kind, Stage, stage_of
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from narkit.algorithms.meanings import value_names
+from narkit.report.drawings import completed_hint, drawing, signs
 from narkit.solve.problem import SCALAR_TOLERANCE
 from narkit.solve.viewer.attention import packed
-from narkit.solve.viewer.drawings import completed_hint, drawing, signs
 from narkit.solve.viewer.run import Run, compact, default_labels, differences
 from narkit.spec import Kind, Probe, Stage
 

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from narkit.solve.viewer.layout import place
+from narkit.report.layout import place
 from narkit.spec import Algorithm, Kind, Location, Probe, Stage, stage_of
 
 GRAPH, ARRAY, STRINGS, POINTS, TABLE, INTERVALS = "graph", "array", "strings", "points", "table", "intervals"

@@ -1,0 +1,147 @@
+"""A graph: nodes with their numbers and marks, edges with their weights, pointers as arrows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from narkit.algorithms.meanings import value_names
+from narkit.report.layout import place
+from narkit.report.panels import CHANGED, COLOURS, FILL, INK, LINE, SOFT, Moment, number, tone
+from narkit.spec import Kind
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_WEIGHTS = 40  # written on edges; more hide each other
+NODE_POINTS = 10.5  # the radius of a node
+
+
+def draw_graph_panel(axis: Axes, moment: Moment) -> None:
+    """Draws the graph and all hints of its nodes and edges that have a sign there."""
+    is_edge = moment.input("adj") != 0
+    np.fill_diagonal(is_edge, False)
+    positions = place(is_edge) * (1, -1) + (0, 1)
+    weights = np.where(is_edge, moment.input("A"), 0.0)
+    directed = not np.array_equal(weights, weights.T)
+    _draw_edges(axis, moment, positions, is_edge, weights, directed)
+    _draw_pointers(axis, moment, positions)
+    for node, (x, y) in enumerate(positions):
+        _draw_node(axis, moment, node, x, y)
+    margin = 0.16 + 0.05 * len(moment.signs("value"))
+    axis.set(xlim=(-0.2, 1.2), ylim=(-margin - 0.06, 1.26))
+    axis.set_axis_off()
+
+
+def _draw_edges(
+    axis: Axes, moment: Moment, positions: np.ndarray, is_edge: np.ndarray, weights: np.ndarray, directed: bool
+) -> None:
+    ends = np.argwhere(is_edge if directed else np.triu(is_edge))
+    has_weights = len(np.unique(weights[is_edge])) > 1 and len(ends) <= MOST_WEIGHTS
+    taken = [*positions]
+    for i, j in ends:
+        bend = 0.12 if directed and is_edge[j, i] else 0.0
+        _arrow(axis, positions[i], positions[j], LINE, "-|>" if directed else "-", 1.2, bend, 1.0)
+        for name, sign in moment.signs("edge").items():
+            if moment.values(name)[i, j] == 1:
+                if moment.changed(name)[i, j]:
+                    _arrow(axis, positions[i], positions[j], CHANGED, "-", 7, bend, 1.1)
+                _arrow(axis, positions[i], positions[j], tone(sign), "-", 3.5, bend, 1.2)
+        if has_weights:
+            at = _free_place(positions[i], positions[j], bend, taken)
+            taken.append(at)
+            box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+            axis.text(
+                at[0],
+                at[1],
+                number(float(weights[i, j])),
+                fontsize=7.5,
+                color=SOFT,
+                ha="center",
+                va="center",
+                bbox=box,
+                zorder=2.5,
+            )
+
+
+def _free_place(a: np.ndarray, b: np.ndarray, bend: float, taken: list[np.ndarray]) -> np.ndarray:
+    """A place along an edge that is far from all that is written already."""
+    across = np.array([b[1] - a[1], a[0] - b[0]]) * bend
+    places = [a + (b - a) * share + across * 2 * share * (1 - share) for share in (0.5, 0.42, 0.58, 0.34, 0.66)]
+    return max(places, key=lambda at: min(0.12, min(float(np.hypot(*(at - other))) for other in taken)))
+
+
+def _draw_pointers(axis: Axes, moment: Moment, positions: np.ndarray) -> None:
+    for name, sign in moment.signs("arrow").items():
+        changed = moment.changed(name)
+        for node, target in enumerate(moment.values(name)):
+            if node != target:
+                bend = 0.18 if sign.tone else 0.0
+                if changed[node]:
+                    _arrow(axis, positions[node], positions[target], CHANGED, "-", 6, bend, 1.3)
+                _arrow(axis, positions[node], positions[target], tone(sign), "-|>", 2.0, bend, 1.4)
+
+
+def _arrow(
+    axis: Axes, start: np.ndarray, end: np.ndarray, colour: str, style: str, width: float, bend: float, order: float
+) -> None:
+    properties = {
+        "arrowstyle": style,
+        "color": colour,
+        "linewidth": width,
+        "shrinkA": NODE_POINTS,
+        "shrinkB": NODE_POINTS,
+        "connectionstyle": f"arc3,rad={bend}",
+        "mutation_scale": 12,
+    }
+    axis.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops=properties, zorder=order)
+
+
+def _draw_node(axis: Axes, moment: Moment, node: int, x: float, y: float) -> None:
+    fill, ink = "white", INK
+    changed = False
+    for name in moment.signs("fill"):
+        value = moment.values(name)[node]
+        changed |= bool(moment.changed(name)[node])
+        if moment.probe(name).kind is Kind.CATEGORICAL:
+            label = value_names(moment.batch.algorithm, name)[int(value)]
+            fill, ink = COLOURS.get(label, FILL), "white" if label == "black" else INK
+        elif value == 1:
+            fill = FILL
+    area = (2 * NODE_POINTS) ** 2
+    rings = [sign for name, sign in moment.signs("ring").items() if moment.values(name)[node] == 1]
+    changed |= any(moment.changed(name)[node] for name in moment.signs("ring"))
+    if changed:
+        axis.scatter(x, y, s=1.75 * area, c=CHANGED, zorder=2.8)
+        axis.scatter(x, y, s=1.35 * area, c="white", zorder=2.9)
+    for place_of, sign in enumerate(rings):
+        size = (1.45 + 0.4 * place_of) * area
+        axis.scatter(x, y, s=size, facecolors="none", edgecolors=tone(sign), linestyles=":", linewidths=1.4, zorder=3)
+    axis.scatter(x, y, s=area, c=fill, edgecolors=INK, linewidths=1.1, zorder=3)
+    if "s" in moment.batch.inputs and moment.input("s")[node] == 1:
+        axis.scatter(x, y, s=0.62 * area, facecolors="none", edgecolors=INK, linewidths=0.9, zorder=3.1)
+    axis.text(x, y, str(node), ha="center", va="center", fontsize=9, color=ink, zorder=4)
+    _write_beside(axis, moment, node, x, y)
+
+
+def _write_beside(axis: Axes, moment: Moment, node: int, x: float, y: float) -> None:
+    """Tags above the node, numbers below it."""
+    box = {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+    tags = moment.tags().get(node, [])
+    widths = [10 + 4.6 * len(name) for name, _ in tags]  # in points, roughly
+    for place_of, (name, sign) in enumerate(tags):
+        shift = sum(widths[:place_of]) + widths[place_of] / 2 - sum(widths) / 2
+        edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.has_moved(name) else {"edgecolor": "none"}
+        axis.annotate(
+            name, (x, y), xytext=(shift, 17), textcoords="offset points", fontsize=7.5, color="white", ha="center",
+            va="center", fontweight="bold", bbox={"boxstyle": "round,pad=0.2", "facecolor": tone(sign), **edge},
+            zorder=5,
+        )  # fmt: skip
+    for line, name in enumerate(moment.signs("value")):
+        has_changed = bool(moment.changed(name)[node])
+        axis.annotate(
+            f"{name} {number(moment.values(name)[node])}", (x, y), xytext=(0, -16 - 9 * line),
+            textcoords="offset points", fontsize=7.5, ha="center", va="center", color=INK, bbox=box, zorder=4.5,
+            fontweight="bold" if has_changed else "normal",
+        )  # fmt: skip

@@ -1,0 +1,164 @@
+"""Arrays as bars with pointers below, activities as intervals, strings as rows of cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from narkit.algorithms.meanings import LETTERS
+from narkit.report.drawings import WINDOWS, drawing
+from narkit.report.panels import CHANGED, FAINT, INK, LINE, SOFT, TONES, Moment, number, tone
+from narkit.spec import ALGORITHMS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BAR = "#a9bdd8"
+
+
+def draw_array_panel(axis: Axes, moment: Moment) -> None:
+    """Bars in the order in which the array stands, the names of pointers below them, parts as brackets."""
+    inputs = {name: values[0] for name, values in moment.batch.inputs.items()}
+    described = drawing(ALGORITHMS[moment.batch.algorithm], inputs)
+    heights = np.array(described["heights"])
+    nodes = _order(moment)
+    slots = {node: slot for slot, node in enumerate(nodes)}
+    span = max(heights.max(), 0) - min(heights.min(), 0) or 1.0
+    low = min(heights.min(), 0)
+    filled = next((moment.values(name) == 1 for name in moment.signs("fill")), np.zeros(len(heights), bool))
+    moved = [name for name in (*moment.signs("order"), *moment.signs("fill"))]
+    changed = np.any([moment.changed(name) for name in moved], axis=0) if moved else np.zeros(len(heights), bool)
+    for node, slot in slots.items():
+        outline = {"edgecolor": CHANGED, "linewidth": 2} if changed[node] else {}
+        axis.bar(slot, heights[node], width=0.7, color=TONES[0] if filled[node] else BAR, zorder=2, **outline)
+        axis.text(slot, max(heights[node], 0) + 0.03 * span, number(heights[node]), ha="center", fontsize=7)
+        below = [str(node), *(f"{name} {number(values[node])}" for name, values in described["below"].items())]
+        axis.text(slot, low - 0.05 * span, "\n".join(below), ha="center", va="top", fontsize=7, color=SOFT)
+    lines = 1 + len(described["below"])
+    depth = low - (0.14 + 0.1 * lines) * span
+    for node, tags in moment.tags().items():
+        for place, (name, sign) in enumerate(tags):
+            _pill(axis, slots[node], depth - 0.13 * span * place, name, tone(sign), moment.has_moved(name))
+    deepest = moment.deepest_tags()
+    depth -= 0.13 * span * deepest
+    for place, window in enumerate(WINDOWS.get(moment.batch.algorithm, [])):
+        _bracket(axis, moment, window, slots, depth - 0.13 * span * place, span, TONES[place])
+    depth -= 0.13 * span * len(WINDOWS.get(moment.batch.algorithm, []))
+    if described["line"] is not None:
+        axis.axhline(described["line"], color=TONES[3], linestyle="--", linewidth=1.2, zorder=3)
+    for name, sign in moment.signs("arrow").items():
+        _arcs(axis, moment, name, tone(sign), slots, heights, span)
+    axis.axhline(0, color=SOFT, linewidth=0.8)
+    top = max(heights.max(), 0) + (0.45 if moment.signs("arrow") else 0.16) * span
+    axis.set(xlim=(-0.7, len(nodes) - 0.3), ylim=(depth - 0.05 * span, top))
+    axis.set_axis_off()
+
+
+def _order(moment: Moment) -> list[int]:
+    """The nodes as they stand in the array."""
+    orders = list(moment.signs("order"))
+    given = list(range(moment.num_nodes))
+    if not orders:
+        return given
+    before = moment.values(orders[0])
+    after = {int(before[node]): node for node in given if before[node] != node}
+    found = [next((node for node in given if before[node] == node), 0)]
+    while found[-1] in after and len(found) < len(given):
+        found.append(after[found[-1]])
+    return [*found, *(node for node in given if node not in found)]
+
+
+def _pill(axis: Axes, x: float, y: float, text: str, colour: str, changed: bool) -> None:
+    edge = {"edgecolor": CHANGED, "linewidth": 1.5} if changed else {"edgecolor": "none"}
+    axis.text(
+        x, y, text, fontsize=7, color="white", ha="center", va="center", fontweight="bold",
+        bbox={"boxstyle": "round,pad=0.18", "facecolor": colour, **edge}, zorder=5,
+    )  # fmt: skip
+
+
+def _bracket(
+    axis: Axes, moment: Moment, window: dict[str, str], slots: dict[int, int], y: float, span: float, colour: str
+) -> None:
+    first, last = slots[moment.node(window["first"])], slots[moment.node(window["last"])]
+    if first <= last:
+        x = [first - 0.4, first - 0.4, last + 0.4, last + 0.4]
+        axis.plot(x, [y + 0.04 * span, y, y, y + 0.04 * span], color=colour, linewidth=1.5)
+
+
+def _arcs(
+    axis: Axes, moment: Moment, name: str, colour: str, slots: dict[int, int], heights: np.ndarray, span: float
+) -> None:
+    for node, target in enumerate(moment.values(name)):
+        if node == target:
+            continue
+        start, end = ((slots[i], max(heights[i], 0) + 0.12 * span) for i in (node, int(target)))
+        side = 0.3 if start[0] > end[0] else -0.3
+        arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.1, "connectionstyle": f"arc3,rad={side}"}
+        axis.annotate("", xy=end, xytext=start, arrowprops=arrow, zorder=4)
+
+
+def draw_intervals_panel(axis: Axes, moment: Moment) -> None:
+    """A bar from start to finish for every activity; selected ones are dark and have a tick."""
+    start, finish = moment.input("s"), moment.input("f")
+    fill = next(iter(moment.signs("fill")))
+    selected, changed = moment.values(fill) == 1, moment.changed(fill)
+    for node in range(moment.num_nodes):
+        outline = {"edgecolor": CHANGED, "linewidth": 2} if changed[node] else {}
+        colour = TONES[0] if selected[node] else LINE
+        axis.barh(node, finish[node] - start[node], left=start[node], height=0.6, color=colour, **outline)
+    for node, tags in moment.tags().items():
+        for place, (name, sign) in enumerate(tags):
+            _pill(axis, start[node] - 0.05 - 0.09 * place, node, name, tone(sign), moment.has_moved(name))
+    labels = [f"{node} ✓" if selected[node] else str(node) for node in range(moment.num_nodes)]
+    axis.set_yticks(range(moment.num_nodes), labels, fontsize=8)
+    low, high = min(0.0, start.min()), max(1.0, finish.max())
+    axis.set_xlim(low - 0.22 * (high - low), high)
+    axis.set_xticks(np.linspace(low, high, 5))
+    axis.tick_params(axis="x", labelsize=7)
+    axis.invert_yaxis()
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def draw_strings_panel(axis: Axes, moment: Moment) -> None:
+    """The haystack as a row of cells, the needle below it at the shift at which it is tried."""
+    split = int((moment.input("string") == 0).sum())
+    letters = moment.input("key").argmax(-1)
+    length, shift = moment.num_nodes - split, min(moment.node("s"), split - 1)
+    x = [node if node < split else shift + node - split for node in range(moment.num_nodes)]
+    for node in range(moment.num_nodes):
+        y = 0 if node < split else -1.4
+        is_under = node < split and shift <= node < shift + length
+        axis.text(
+            x[node], y, LETTERS[letters[node]], ha="center", va="center", fontsize=9, color=INK, zorder=3
+        )  # fmt: skip
+        _cell(axis, x[node], y, TONES[0] if is_under else LINE, FAINT if is_under else "white")
+        if node < split:
+            axis.text(x[node], 0.66, str(node), ha="center", va="bottom", fontsize=6.5, color=SOFT)
+    above: dict[int, int] = {}
+    rows = list(moment.signs("row"))
+    for line, name in enumerate(rows):
+        y = -2.3 - 0.72 * line
+        axis.text(shift - 0.8, y, name, ha="right", va="center", fontsize=7, color=SOFT)
+        for node in range(split, moment.num_nodes):
+            value, has_changed = moment.values(name)[node], bool(moment.changed(name)[node])
+            text = str(int(value) - split) if name == "pi" else "●" if value == 1 else "·"
+            axis.text(
+                x[node], y, text, ha="center", va="center", fontsize=7, fontweight="bold" if has_changed else None
+            )
+    for node, tags in moment.tags().items():
+        for name, sign in tags:
+            depth = above.setdefault(node, 0)
+            above[node] += 1
+            y = 1.55 + 0.85 * depth if node < split else -2.5 - 0.62 * len(rows) - 0.85 * depth
+            _pill(axis, x[node], y, name, tone(sign), moment.has_moved(name))
+    left = -1.0 - (1.6 if rows else 0)
+    axis.set(xlim=(left, split + 0.6), ylim=(-4.6 - 0.62 * len(rows), 3.4), aspect="equal")
+    axis.set_axis_off()
+
+
+def _cell(axis: Axes, x: float, y: float, edge: str, face: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor=edge, linewidth=1.2, zorder=2))
