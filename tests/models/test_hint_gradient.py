@@ -1,4 +1,4 @@
-"""The gradient through fed-back hints, damped: values stay, and the gradient loses what flows back from step to step."""
+"""The gradient through fed-back hints, damped: values stay, what flows back from step to step is multiplied."""
 
 import equinox as eqx
 import jax
