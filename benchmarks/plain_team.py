@@ -1,15 +1,16 @@
 """TEAM as a literal transcription of its equations into plain JAX: the point of comparison of `narkit bench train`.
 
-Nothing is factored, fused or deferred. Features are dense (h numbers per node, edge and graph), the triplets are one
-(n, n, n, h) array, outputs are decoded at every step, and time is a `jax.lax.scan` over as many steps as the hints have
-rows. Only where these are many does the backward pass recompute steps, since nothing else would fit into memory.
-Letters are those of the equations: X, E, G, a and V of the attention, M, O of the messages, G1 to G3 of the gate.
+The network is that of `examples/team_in_one_file.py`, where nothing is factored, fused or deferred. Features are dense
+(h numbers per node, edge and graph), the triplets are one (n, n, n, h) array, outputs are decoded at every step, and
+time is a `jax.lax.scan` over as many steps as the hints have rows. Here is what trains it as narkit trains its own.
 
 `parameters_of` takes the parameters over from a narkit network, so that the two can be compared number by number.
 """
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,134 +18,35 @@ import jax.numpy as jnp
 import optax
 
 from narkit.algorithms import ALGORITHMS
-from narkit.models import objective, predictions
-from narkit.models.encoders import as_value, as_values
 from narkit.models.network import DeviceBatch, Reasoner
-from narkit.spec import Kind, Location, Probe, Spec, Stage
+from narkit.spec import Kind, Stage
 from narkit.training.config import TrainConfig
 
 Parameters = dict[str, Any]
-SLOPE = 0.01  # of the LeakyReLU
-MANY_STEPS = 64  # longer runs are recomputed backward: five seeds at n = 16 would keep about 0.8 GB per step
-POINTERS = (Kind.POINTER, Kind.PERMUTATION_POINTER)
+ONE_FILE = Path(__file__).parents[1] / "examples" / "team_in_one_file.py"
 
 
-def linear(parameters: Parameters, x: jax.Array) -> jax.Array:
-    return x @ parameters["w"] + parameters["b"]
+def _load_one_file() -> Any:
+    module_spec = importlib.util.spec_from_file_location(ONE_FILE.stem, ONE_FILE)
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    return module
 
 
-def encode(parameters: Parameters, spec: Spec, values: dict[str, jax.Array], num_nodes: int, hidden_size: int):
-    """The features of nodes (n, h), edges (n, n, h) and the graph (h): each probe adds its encoding."""
-    x = jnp.zeros((num_nodes, hidden_size))
-    e = jnp.zeros((num_nodes, num_nodes, hidden_size))
-    g = jnp.zeros((hidden_size,))
-    for name, layers in parameters.items():
-        probe, value = spec[name], values[name]
-        points = probe.kind in POINTERS
-        if probe.location is Location.EDGE and points:
-            e += linear(layers[0], value.mean(-3)[..., None]) + linear(layers[1], value.mean(-2)[..., None])
-            continue
-        encoded = linear(layers[0], value if probe.kind is Kind.CATEGORICAL else value[..., None])
-        if probe.location is Location.EDGE or (probe.location is Location.NODE and points):
-            e += encoded
-        elif probe.location is Location.NODE or points:
-            x += encoded
-        else:
-            g += encoded
-    return x, e, g
+one_file = _load_one_file()
 
 
-def process(p: Parameters, x: jax.Array, e: jax.Array, g: jax.Array, hid: jax.Array) -> jax.Array:
-    """One step of the processor: attention over triplets, messages along edges, gate."""
-    t = (
-        linear(p["X1"], x)[:, None, None]
-        + linear(p["X2"], x)[None, :, None]
-        + linear(p["X3"], x)[None, None, :]
-        + linear(p["E1"], e)[:, :, None]
-        + linear(p["E2"], e)[:, None, :]
-        + linear(p["E3"], e)[None, :, :]
-        + linear(p["G"], g)
-    )
-    alpha = jax.nn.softmax(jax.nn.leaky_relu(t, SLOPE) @ p["a"] + p["a_bias"], axis=-1)
-    edge = jax.nn.relu(jnp.einsum("ijk,ikh->ijh", alpha, linear(p["V"], e)))
-
-    z = jnp.concatenate([x, hid], axis=-1)
-    messages = (
-        linear(p["M1"], z)[None, :] + linear(p["M2"], z)[:, None] + linear(p["Me"], edge) + linear(p["Mg"], g)
-    )  # (sender, receiver, h)
-    messages = linear(p["mlp1"], jax.nn.relu(messages))
-    messages = linear(p["mlp2"], jax.nn.relu(messages)).max(axis=0)
-    r = layer_norm(p["norm"], jax.nn.relu(linear(p["O1"], z) + linear(p["O2"], messages)))
-    gate = jax.nn.sigmoid(linear(p["G3"], jax.nn.relu(linear(p["G1"], z) + linear(p["G2"], messages))))
-    return gate * r + (1.0 - gate) * hid
-
-
-def layer_norm(parameters: Parameters, x: jax.Array) -> jax.Array:
-    normal = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
-    return normal * parameters["w"] + parameters["b"]
-
-
-def decode(p: Parameters, probe: Probe, nodes: jax.Array, e: jax.Array, g: jax.Array) -> jax.Array:
-    """The logits of one probe from [x || hid || hid'] (n, 3h), the edges and the graph."""
-    points = probe.kind in POINTERS
-    if probe.location is Location.NODE and points:
-        ends = linear(p["nodes"][1], nodes)[:, None] + linear(p["edges"][0], e)
-        both = jnp.maximum(linear(p["nodes"][0], nodes)[:, None], jnp.swapaxes(ends, 0, 1))
-        return linear(p["score"], both)[..., 0]
-    if probe.location is Location.EDGE and points:
-        pairs = linear(p["nodes"][0], nodes)[:, None] + linear(p["nodes"][1], nodes) + linear(p["edges"][0], e)
-        both = jnp.maximum(pairs[:, :, None], linear(p["nodes"][2], nodes))
-        return linear(p["score"], both)[..., 0]
-    if probe.location is Location.NODE:
-        logits = linear(p["nodes"][0], nodes)
-    elif probe.location is Location.EDGE:
-        logits = linear(p["nodes"][0], nodes)[:, None] + linear(p["nodes"][1], nodes) + linear(p["edges"][0], e)
-    else:
-        logits = linear(p["pooled"][0], nodes.max(axis=0)) + linear(p["graph"][0], g)
-        if points:
-            return logits + linear(p["nodes"][0], nodes)[:, 0]
-    return logits if probe.kind is Kind.CATEGORICAL else logits[..., 0]
-
-
-def forward(parameters: Parameters, batch: DeviceBatch, hidden_size: int):
+def forward(parameters: Parameters, batch: DeviceBatch, hidden_size: int) -> tuple[dict, dict]:
     """The logits of all outputs, and of all hints stacked over the steps."""
-    spec, num_nodes, batch_size = ALGORITHMS[batch.algorithm].transformed_spec, batch.num_nodes, len(batch.lengths)
-    inputs = as_values(spec, batch.inputs, num_nodes)
-
-    def one_sample(values, hid):
-        x, e, g = encode(parameters["encoders"], spec, values, num_nodes, hidden_size)
-        new = process(parameters["processor"], x, e, g, hid)
-        nodes = jnp.concatenate([x, hid, new], axis=-1)
-        hints, outputs = (
-            {name: decode(decoder, spec[name], nodes, e, g) for name, decoder in parameters[stage].items()}
-            for stage in ("hint_decoders", "output_decoders")
-        )
-        return new, hints, outputs
-
-    def step(carry, i):
-        hid, hints, outputs = carry
-        hid, hint_logits, here = jax.vmap(one_sample)({**inputs, **hints}, hid)
-        is_last = (batch.lengths > i + 1) | (i == 0)
-        outputs = {
-            name: jnp.where(is_last.reshape(-1, *(1,) * (here[name].ndim - 1)), here[name], outputs[name])
-            for name in here
-        }
-        hints = {name: predictions.soften(spec[name], logits) for name, logits in hint_logits.items()}
-        return (hid, hints, outputs), hint_logits
-
-    hid = jnp.zeros((batch_size, num_nodes, hidden_size))
-    hints = {name: as_value(spec[name], values[0], num_nodes) for name, values in batch.hints.items()}
-    shapes = jax.eval_shape(jax.vmap(one_sample), {**inputs, **hints}, hid)[2]
-    outputs = {name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()}
-    body = jax.checkpoint(step) if batch.num_steps > MANY_STEPS else step
-    (_, _, outputs), hint_logits = jax.lax.scan(body, (hid, hints, outputs), jnp.arange(batch.num_steps))
-    return outputs, hint_logits
+    spec = ALGORITHMS[batch.algorithm].transformed_spec
+    return one_file.forward(parameters, spec, batch.inputs, batch.hints, batch.lengths, hidden_size)
 
 
 def loss(parameters: Parameters, batch: DeviceBatch, hidden_size: int) -> jax.Array:
-    outputs, hints = forward(parameters, batch, hidden_size)
-    parts = objective.output_losses(batch, outputs) | objective.hint_losses(batch, hints)
-    return sum(parts.values(), jnp.zeros(()))
+    spec = ALGORITHMS[batch.algorithm].transformed_spec
+    parts = (batch.inputs, batch.hints, batch.outputs, batch.lengths)
+    return one_file.loss(parameters, spec, *parts, hidden_size)
 
 
 def optimizer(config: TrainConfig) -> optax.GradientTransformation:
@@ -154,9 +56,16 @@ def optimizer(config: TrainConfig) -> optax.GradientTransformation:
 def initial_state(config: TrainConfig):
     """Parameters and optimiser of all seeds, stacked."""
 
+    (algorithm,) = config.algorithms
+    if any(probe.kind is Kind.PERMUTATION_POINTER for probe in ALGORITHMS[algorithm].transformed_spec.values()):
+        raise ValueError(
+            f"the plain transcription trains without the noise of permutations, which {algorithm} needs; expected "
+            "another algorithm, there are no permutations in most"
+        )
+
     def of_seed(seed: int) -> Parameters:
         reasoner = Reasoner(config.algorithms, "team", config.hidden_size, key=jax.random.key(seed))
-        return parameters_of(reasoner, config.algorithms[0])
+        return parameters_of(reasoner, algorithm)
 
     parameters = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(of_seed, config.seeds))
     return parameters, jax.vmap(optimizer(config).init)(parameters)
@@ -180,9 +89,6 @@ def training_step(config: TrainConfig):
 
 def parameters_of(reasoner: Reasoner, algorithm: str) -> Parameters:
     """The parameters of a TEAM network with one head, under the names of the equations."""
-    spec = ALGORITHMS[algorithm].transformed_spec
-    if any(probe.kind is Kind.PERMUTATION_POINTER for probe in spec.values()):
-        raise ValueError(f"the plain transcription has no permutations, which {algorithm} needs; expected another")
 
     def copy(layer: Any) -> Parameters:
         return {"w": layer.weight, "b": layer.bias}

@@ -9,7 +9,7 @@ import pytest
 from narkit.algorithms import ALGORITHMS
 from narkit.report import paper
 from narkit.spec import Stage, stage_of
-from narkit.training.presets import SEEDS, preset
+from narkit.training.presets import number_of_seeds, preset
 from narkit.training.progress import Divergence, Point, Timings
 from narkit.training.record import Chosen, RunRecord
 from narkit.training.rules import RAW, Rule
@@ -34,7 +34,7 @@ def _make_record(
     algorithm: str, system: str = "team", score: float = 80.0, spread: float = 2.0, diverged: bool = False, **options
 ) -> RunRecord:
     """A record of the preset `paper`; under the rule `id` the seeds score `score` plus -2 to 2 times `spread`."""
-    given = {"algorithms": (algorithm,), "processor": system, "seeds": tuple(range(SEEDS))} | options
+    given = {"algorithms": (algorithm,), "processor": system, "seeds": tuple(range(number_of_seeds("paper")))} | options
     config = preset("paper", **given)
     rules, count = rules_of(config), len(config.seeds)
     steps = list(range(config.validate_every, config.steps + 1, config.validate_every))

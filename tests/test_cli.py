@@ -3,11 +3,14 @@
 import io
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import narkit
@@ -20,7 +23,7 @@ from narkit.report.picture import draw
 
 COMMANDS = [
     ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],
-    ["sweep"], ["records", "check"], ["view"],
+    ["sweep"], ["records", "check"], ["compare"], ["view"],
 ]  # fmt: skip
 
 
@@ -43,6 +46,22 @@ def test_help_ends_in_examples(command: list[str]) -> None:
     examples = lines[lines.index("Examples:") + 1 :]
     assert examples
     assert all(line.startswith(f"narkit {' '.join(command)}".strip()) or "--import" in line for line in examples)
+
+
+def help_texts(command: Any, words: str = "narkit") -> Iterator[tuple[str, str]]:
+    yield words, command.help or ""
+    for parameter in command.params:
+        if not getattr(parameter, "hidden", False) and parameter.name != "help":
+            yield f"{words} {parameter.opts[0]}", getattr(parameter, "help", "") or ""
+    for name, child in getattr(command, "commands", {}).items():
+        yield from help_texts(child, f"{words} {name}")
+
+
+def test_every_help_text_is_a_sentence() -> None:
+    for where, text in help_texts(get_command(app)):
+        sentence = text.split("\n\n")[0].strip()
+        assert sentence.endswith(".") and sentence[0].isupper() and len(sentence.split()) > 2, f"{where}: {text!r}"
+        assert sentence.split()[0] not in ("That", "Of"), f"{where}: {text!r} is a fragment"
 
 
 def test_version() -> None:

@@ -8,8 +8,9 @@ import textwrap
 from pathlib import Path
 
 import narkit
+from narkit.algorithms.meanings import value_names
 from narkit.cli.listing import SIZE, TYPICAL_LENGTHS
-from narkit.data.execution import random_run
+from narkit.data.eventful import eventful_run, readable_size
 from narkit.report.grid import read_grid
 from narkit.report.picture import draw
 from narkit.report.rendering import Row, Table, text
@@ -127,18 +128,23 @@ def _probes(entry: Algorithm) -> list[str]:
             "| --- | --- | --- | --- |",
         ]
         for name, probe in stage_of(entry.spec, stage).items():
-            lines.append(f"| `{name}` | {_meaning(entry, name, probe)} | {PLACES[probe.location]} | {_kind(probe)} |")
+            kind = _kind(entry, name, probe)
+            lines.append(f"| `{name}` | {_meaning(probe)} | {PLACES[probe.location]} | {kind} |")
         lines.append("")
     return lines
 
 
-def _meaning(entry: Algorithm, name: str, probe: Probe) -> str:
+def _meaning(probe: Probe) -> str:
     meaning = probe.meaning.replace("|", "\\|")
     return f"{meaning[:1].upper()}{meaning[1:]}" + ("" if meaning.endswith(".") else ".")
 
 
-def _kind(probe: Probe) -> str:
-    kind = f"one of {probe.num_classes} classes" if probe.kind is Kind.CATEGORICAL else KINDS[probe.kind]
+def _kind(entry: Algorithm, name: str, probe: Probe) -> str:
+    names = value_names(entry.name, name)
+    if probe.kind is Kind.CATEGORICAL:
+        kind = f"one of {', '.join(names)}"
+    else:
+        kind = f"{KINDS[probe.kind]} (0: {names[0]}, 1: {names[1]})" if len(names) == 2 else KINDS[probe.kind]
     return f"{kind}, the same at every step" if probe.constant else kind
 
 
@@ -159,7 +165,7 @@ def _scores(table: Table, row: Row | None) -> list[str]:
 
 def _picture(entry: Algorithm) -> bytes:
     out = io.BytesIO()
-    draw(random_run(entry.name, NODES, seed=1, density=0.7)).savefig(out, dpi=110, format="png")
+    draw(eventful_run(entry.name, readable_size(entry.name, NODES), density=0.7)).savefig(out, dpi=110, format="png")
     return out.getvalue()
 
 

@@ -26,7 +26,9 @@ _MODULES = {
     "Reasoner": "narkit.models.network",
     "Rule": "narkit.training.rules",
     "RunRecord": "narkit.training.record",
+    "SYSTEMS": "narkit.sweeps.systems",
     "Stage": "narkit.spec",
+    "System": "narkit.sweeps.systems",
     "TrainConfig": "narkit.training.config",
     "TrainingStream": "narkit.data.stream",
     "TripletEdgeAttention": "narkit.models.triplet_edge_attention",
@@ -102,6 +104,8 @@ if TYPE_CHECKING:
     from narkit.spec import edge as edge
     from narkit.spec import graph as graph
     from narkit.spec import node as node
+    from narkit.sweeps.systems import SYSTEMS as SYSTEMS
+    from narkit.sweeps.systems import System as System
     from narkit.training.config import TrainConfig as TrainConfig
     from narkit.training.config import Validation as Validation
     from narkit.training.record import RunRecord as RunRecord

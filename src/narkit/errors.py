@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+FEW = 6  # so many names are listed beside the nearest one
+
 
 class UnknownNameError(KeyError, ValueError):
     """A name that is not known; the message proposes the nearest one."""
@@ -12,7 +14,10 @@ class UnknownNameError(KeyError, ValueError):
     def __init__(self, what: str, name: object, known: Iterable[str]):
         names = sorted(known)
         near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+        listed = f"known: {', '.join(names)}"
+        hint = f"did you mean {near[0]!r}?" if near else listed
+        if near and len(names) <= FEW:
+            hint += f" {listed[0].upper()}{listed[1:]}"
         self.message = f"no {what} is named {name!r}; {hint}"
         super().__init__(self.message)
 
@@ -26,3 +31,7 @@ class InstanceError(ValueError):
 
 class BatchError(ValueError):
     """A batch that does not follow its algorithm's spec."""
+
+
+class MemoryNeedError(InstanceError):
+    """Work that would need more memory than there is; nothing was allocated for it."""

@@ -41,6 +41,31 @@ def write_with_folder(path: Path, content: str | bytes) -> None:
     write_whole(path, content)
 
 
+def check_place(path: Path) -> None:
+    """Raises where a file cannot be written, before anything is computed for it."""
+    if not str(path.name):
+        raise IsADirectoryError(f"expected the name of a file, got {str(path)!r}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: expected the name of a file, got that of a folder")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NotADirectoryError(f"{path.parent}: expected a folder, got a file")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"the folder {path.parent} cannot be written to; choose another")
+
+
+def check_folder(folder: Path) -> None:
+    """Raises where a folder to write into cannot be had: it is a file, or lies below one, or may not be written to."""
+    for place in (folder, *folder.absolute().parents):
+        if place.is_dir():
+            if not os.access(place, os.W_OK | os.X_OK):
+                raise PermissionError(f"the folder {place} cannot be written to; choose another")
+            return
+        if place.exists() or place.is_symlink():
+            raise NotADirectoryError(f"{place}: expected a folder, or none yet, got a file")
+
+
 def _umask() -> int:
     """The mask of new files' permissions, which can only be read by setting it."""
     mask = os.umask(0)

@@ -11,13 +11,24 @@ BLOCKS = README.split("```")[1::2]  # what stands between fences
 SHELL = "".join(block for block in BLOCKS if block.startswith("\n"))
 
 
-def test_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
-    data, reasoners = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def test_python_examples_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    monkeypatch.chdir(tmp_path)
+    answer, data = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(answer, "README.md", "exec"), {})
+    assert "Ulm → Augsburg → Munich → Rosenheim" in capsys.readouterr().out
+    assert (tmp_path / "run.html").stat().st_size > 10_000
     exec(compile(data, "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("[[0 0 1]]")
-    exec(compile(reasoners, "README.md", "exec"), {})
-    scores, shape = capsys.readouterr().out.splitlines()
-    assert scores.startswith("{'pi': ") and shape == "(5, 5, 8)"
+    predecessors, scores = capsys.readouterr().out.splitlines()
+    assert predecessors == "[[0 0 1]]" and scores.startswith("{'pi': ")
+
+
+def test_it_is_short_and_says_every_term_once() -> None:
+    assert len(README.splitlines()) <= 200
+    for term in ("CLRS-30", "trajectory", "probe", "hints", "out of distribution", "TEAM", "TEAM+"):
+        assert README.count(f"**{term}**") == 1, term
 
 
 def test_make_targets_exist() -> None:

@@ -1,18 +1,23 @@
 """The documentation site: strictly built, complete, and without a request to anywhere else.
 
-`pytest -m site` builds it (extra `docs`), once for all its tests.
+`pytest -m site` builds it (extra `docs`), once for all its tests; some of them need Chromium, too.
 """
 
+import functools
+import http.server
 import importlib
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import narkit
+
+from ..solve.viewer.chromium import Chromium
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,3 +106,79 @@ def test_nothing_is_asked_for_elsewhere(site: Path) -> None:
         assert [target for target in loaded.findall(text) if 'rel="canonical"' not in target] == [], name
     for path in (site / "stylesheets").rglob("*.css"):
         assert "url(" not in path.read_text()
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """The site as a web server on this machine shows it."""
+    handler = functools.partial(_Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium
+
+
+LOOK = """return {
+  wide: document.documentElement.scrollWidth > innerWidth,
+  asked: [location.href, ...performance.getEntriesByType("resource").map(each => each.name)],
+  pictures: [...document.images].map(image => image.naturalWidth),
+  dark: getComputedStyle(document.body).backgroundColor !== "rgb(255, 255, 255)",
+}"""
+
+
+@pytest.mark.site
+@pytest.mark.browser
+def test_a_browser_asks_nobody_else(site: Path, address: str, browser: Chromium) -> None:
+    """Every page is opened; all that it asks for comes from the site, and nothing is missing."""
+    browser.look(1400)
+    for page in sorted(site.rglob("*.html")):
+        name = page.relative_to(site).as_posix()
+        if name == "404.html":
+            continue
+        browser.visit(f"{address}/{name}")
+        found = browser.do(LOOK)
+        asked = [url for url in found["asked"] if not url.startswith(("data:", "blob:"))]
+        assert asked and all(url.startswith(address) for url in asked), (name, asked)
+        assert all(found["pictures"]) and not found["wide"], name
+        assert browser.errors() == [], name
+
+
+@pytest.mark.site
+@pytest.mark.browser
+def test_equations_and_search_work(address: str, browser: Chromium) -> None:
+    browser.look(1400)
+    browser.visit(f"{address}/concepts/triplet_edge_attention.html")
+    assert browser.do("return document.querySelector('math').getBoundingClientRect().width") > 5
+    assert browser.do("return document.querySelector('svg.drawing').getBoundingClientRect().width") > 300
+    browser.do("document.querySelector('#__search').click()")
+    browser.do("document.querySelector('.md-search__input').focus()")
+    browser.press(*"dijkstra")
+    browser.wait("return [...document.querySelectorAll('.md-search-result__link')].length > 0", seconds=60)
+    assert browser.errors() == []
+
+
+@pytest.mark.site
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_a_telephone(address: str, browser: Chromium, scheme: str) -> None:
+    browser.look(400, scheme=scheme)
+    browser.visit(f"{address}/index.html")
+    browser.do("localStorage.clear()")  # a reader who has not chosen a scheme yet
+    for page in ("index", "results", "concepts/probes_and_hints", "algorithms/dijkstra", "reference/command_line"):
+        browser.visit(f"{address}/{page}.html")
+        found = browser.do(LOOK)
+        assert not found["wide"], page
+        assert found["dark"] == (scheme == "dark")

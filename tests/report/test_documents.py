@@ -15,10 +15,15 @@ from narkit.cli import app
 from narkit.report import documents, figures, rendering, writing
 from narkit.report.grid import measured, read_grid
 from narkit.report.reproduction import agreements, reproduction_part, running_lines, union_length
-from narkit.sweeps.systems import COLUMNS
+from narkit.sweeps.systems import SYSTEMS
 
 ROOT = Path(__file__).parents[2]
-RESULTS, README, REPRODUCTION = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "reproduction.md"
+RESULTS = ROOT / "results"
+DOCUMENTS = {
+    writing.README: "README.md",
+    writing.RESULTS_PAGE: "docs/results.md",
+    writing.REPRODUCTION: "docs/reproduction.md",
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +32,10 @@ def original(write_grid, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("original")
     write_grid(folder / "results", ["bfs", "heapsort", "topological_sort"])
     (folder / "docs").mkdir()
-    shutil.copy(README, folder / "README.md")
-    shutil.copy(REPRODUCTION, folder / "docs/reproduction.md")
+    for name in DOCUMENTS.values():
+        shutil.copy(ROOT / name, folder / name)
     assert check(folder) == 1
-    writing.write(read_grid(folder / "results"), None, folder / "README.md", folder / "docs/reproduction.md")
+    writing.write(read_grid(folder / "results"), None, files(folder))
     assert check(folder) == 0
     return folder
 
@@ -41,15 +46,19 @@ def repository(original: Path, tmp_path: Path) -> Path:
     return shutil.copytree(original, tmp_path / "repository")
 
 
+def files(repository: Path) -> dict[str, Path]:
+    return {option: repository / name for option, name in DOCUMENTS.items()}
+
+
 def check(repository: Path, *more: str) -> int:
-    folders = [repository / "results", "--readme", repository / "README.md"]
-    words = [*folders, "--reproduction", repository / "docs/reproduction.md", "--check", *more]
+    options = [word for pair in files(repository).items() for word in pair]
+    words = [repository / "results", *options, "--check", *more]
     return CliRunner().invoke(app, ["report", *map(str, words)]).exit_code
 
 
 def test_the_documents_follow_from_the_records() -> None:
-    """If this fails: narkit report results/ --readme README.md --reproduction docs/reproduction.md"""
-    assert writing.outdated(read_grid(RESULTS, empty=True), README, REPRODUCTION) == []
+    """If this fails: `narkit report results/` with --readme, --results-page and --reproduction (docs/reporting.md)."""
+    assert writing.outdated(read_grid(RESULTS, empty=True), files(ROOT)) == []
 
 
 @pytest.mark.parametrize("change", [0.03, 1e-9])
@@ -58,23 +67,30 @@ def test_an_altered_score_is_noticed(repository: Path, change: float) -> None:
     values = json.loads(path.read_text())
     values["test"]["bfs"]["ood"][2]["score"] -= change
     path.write_text(json.dumps(values))
-    problems = writing.outdated(
-        read_grid(repository / "results"), repository / "README.md", repository / "docs/reproduction.md"
-    )
-    assert [re.split(r"[/:]", problem.removeprefix(f"{repository}/"))[0] for problem in problems] == [
-        "README.md", "docs", "docs", "docs",
-    ]  # fmt: skip
+    problems = writing.outdated(read_grid(repository / "results"), files(repository))
+    pictures = [f"docs/{documents.FIGURES}/{name}.png" for name in (documents.CATEGORIES, documents.CURVES)]
+    assert [problem.removeprefix(f"{repository}/").split(":")[0] for problem in problems] == [
+        "README.md",
+        "docs/results.md",
+        *pictures,
+        "docs/reproduction.md",
+    ]
     assert check(repository) == 1
 
 
 def test_an_altered_document_is_noticed(repository: Path) -> None:
-    readme = repository / "README.md"
-    written = readme.read_text()
-    readme.write_text(f"{written}\nwords below\n")
-    assert check(repository) == 0  # what is outside the marks is free
-    readme.write_text(re.sub(r"(\| BFS \|.*?) ± ", r"\g<1>9 ± ", written, count=1))
-    assert readme.read_text() != written
-    assert check(repository) == 1
+    for name, pattern, other in (
+        ("docs/results.md", r"(\| BFS \|.*?) ± ", r"\g<1>9 ± "),
+        ("README.md", r"(\| TEAM \|.*?) 79\.82", r"\g<1> 79.28"),
+    ):
+        file = repository / name
+        written = file.read_text()
+        file.write_text(f"{written}\nwords below\n")
+        assert check(repository) == 0  # what is outside the marks is free
+        file.write_text(re.sub(pattern, other, written, count=1))
+        assert file.read_text() != written
+        assert check(repository) == 1
+        file.write_text(written)
 
 
 def test_a_missing_record_or_figure_is_noticed(repository: Path) -> None:
@@ -84,7 +100,7 @@ def test_a_missing_record_or_figure_is_noticed(repository: Path) -> None:
     assert check(repository) == 1
     path.write_bytes(text)
     assert check(repository) == 0
-    picture = repository / documents.FIGURES / f"{documents.CURVES}.png"
+    picture = repository / "docs" / documents.FIGURES / f"{documents.CURVES}.png"
     assert figures.digest_of(picture) == read_grid(repository / "results").digest
     picture.unlink()
     assert check(repository) == 1
@@ -92,7 +108,8 @@ def test_a_missing_record_or_figure_is_noticed(repository: Path) -> None:
 
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     grid = read_grid(tmp_path, empty=True)
-    part = documents.readme_part(grid)
+    assert documents.readme_part(grid).count("| not run yet |") == 3
+    part = documents.results_part(grid)
     assert "nothing was run" in part and "60 of 60 cells are not run yet" in part
     assert part.count("| not run yet |") >= 90
     assert "![" not in part
@@ -103,12 +120,13 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
 
 def test_the_highest_averages_are_named(write_grid, tmp_path: Path) -> None:
     grid = read_grid(write_grid(tmp_path))
-    averages = {column.title: grid.column(column).average() for column in COLUMNS}
+    averages = {column.title: grid.column(column).average() for column in grid.columns}
     ours = {title: average.mean for title, average in averages.items() if average is not None}
     best = max(ours, key=lambda title: ours[title])
     said = f"is {ours[best]:.2f}, of {best}; in the paper it is 79.82, of TEAM."
     assert said in documents.highest_averages(grid)
-    assert said in documents.readme_part(grid)
+    assert said in documents.results_part(grid)
+    assert f"Found: {best} is best, with {ours[best]:.2f}." in documents.readme_part(grid)
 
 
 def test_agreement_is_counted_in_the_papers_spreads(write_grid, make_record, tmp_path: Path) -> None:
@@ -116,7 +134,7 @@ def test_agreement_is_counted_in_the_papers_spreads(write_grid, make_record, tmp
     make_record("dfs", score=59.31 + 2 * 27.75 - 1.0 - 0.01, spread=0.1).save(folder / "paper/team/dfs.json")
     make_record("dijkstra", score=93.14 - 2 * 0.93 - 1.0 - 0.01, spread=2.0).save(folder / "paper/team/dijkstra.json")
     grid = read_grid(folder)
-    rows = agreements(grid, COLUMNS[-1])
+    rows = agreements(grid, SYSTEMS["team"])
     assert not rows["dijkstra"].agrees and abs(rows["dijkstra"].in_both_spreads) < 2
     assert rows["dijkstra"].in_paper_spreads == pytest.approx(-2.01, abs=0.01)
     part = reproduction_part(grid)
@@ -209,7 +227,7 @@ def test_cells_in_float32_stand_beside_the_grids_own(write_grid, make_record, tm
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(record, versions=record.versions | versions).save(path)
     part = reproduction_part(read_grid(folder)).split("### Precision")[1].split("### Time")[0]
-    ours = rendering.text(measured(read_grid(folder).scores("team", "ood").runs["bfs"]))
+    ours = rendering.text(measured(read_grid(folder).column(SYSTEMS["team"]).runs["bfs"]))
     assert f"| TEAM, BFS, rule ood | {ours} |" in part
     assert "TEAM, DFS" not in part and "TEAM, Dijkstra" not in part
     assert "- Left out: float32/team/dfs.json: not trained in float32." in part

@@ -48,7 +48,7 @@ def check(repository: Path) -> int:
 
 def test_the_document_follows_from_the_records() -> None:
     """If this fails: narkit report results/evidence/ --learning docs/learning.md"""
-    assert writing.outdated(read_grid(EVIDENCE, free=FREE), None, None, LEARNING) == []
+    assert writing.outdated(read_grid(EVIDENCE, free=FREE), {writing.LEARNING: LEARNING}) == []
 
 
 def test_the_records_are_all_there_and_sound() -> None:
@@ -105,7 +105,7 @@ def test_short_runs_enter_no_table_of_the_preset(write_grid, tmp_path: Path) -> 
 def test_documents_of_the_preset_are_refused_beside_it(repository: Path, option: str) -> None:
     words = ("--learning", repository / "docs/learning.md", option, repository / "other")
     result = narkit_report(repository / "results/evidence", *words)
-    assert result.exit_code == 2 and "--reproduction with it" in re.sub(r"[\s│]+", " ", result.output)
+    assert result.exit_code == 2 and "nor another document with it" in re.sub(r"[\s│]+", " ", result.output)
     assert not (repository / "other").exists()
 
 

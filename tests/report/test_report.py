@@ -1,10 +1,8 @@
 """`narkit report`: the files of a report, and its page."""
 
-import html
-import json
-import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +16,8 @@ import narkit
 from narkit.cli import app
 from narkit.report import figures, paper, writing
 from narkit.report.grid import Grid, read_grid
+
+from ..solve.viewer.chromium import Chromium
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
 
@@ -90,13 +90,48 @@ def test_what_was_left_out_and_what_diverged_is_named(written: Path) -> None:
 def test_the_page_needs_nothing_else(written: Path) -> None:
     source = (written / "index.html").read_text()
     page = Page(source)
-    assert all(link.startswith(("#", "data:image/svg+xml;base64,")) for link in page.links)
+    own = {path.name for path in written.iterdir()}  # links to the files beside it
+    assert all(link.startswith(("#", "data:image/svg+xml;base64,")) or link in own for link in page.links)
+    assert {"table1.csv", "table2.tex", "categories.svg"} <= set(page.links)
     assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
     assert sum(link.startswith("data:") for link in page.links) == 3
-    assert "prefers-color-scheme: dark" in source and "<script" not in source and "url(" not in source
+    assert "prefers-color-scheme: dark" in source and "<script src" not in source and "url(" not in source
     assert set(paper.labels().values()) <= set(page.words)
-    assert len(set(page.rows)) <= 4  # as many widths as there are tables
+    assert len(set(page.rows)) <= 5  # as many widths as there are tables, the heat map among them
+
+
+def test_the_page_begins_with_what_was_found(written: Path) -> None:
+    words = " ".join("".join(Page((written / "index.html").read_text()).words).split())
+    beginning, end = words.split("Every system on every algorithm")
+    assert "highest so far" in beginning and "rows agree with the published ones" in beginning
+    assert "1 seed diverged: team on dfs" in beginning and "1 record was left out" in beginning
+    assert "0123456789ab" not in beginning and "0123456789ab" in end  # commits come last
+    assert end.index("Provenance") < end.index("0123456789ab")
+
+
+def test_own_systems_have_their_place(write_grid, make_record, tmp_path: Path) -> None:
+    folder = write_grid(tmp_path / "results", ["bfs", "dfs"])
+    for name in ("bfs", "dfs"):
+        path = folder / "paper/gpgn" / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        make_record(name, "gpgn", score=20.0, spread=0.5).save(path)
+    writing.write_report(read_grid(folder), tmp_path / "report")
+    page = Page((tmp_path / "report/index.html").read_text())
+    words = " ".join("".join(page.words).split())
+    assert "gpgn is significantly lower than" in words
+    assert "gpgn (" in words  # in the diagram of ranks
+
+
+def test_differences_are_coloured_and_ranks_the_other_way_round(written: Path) -> None:
+    from narkit.report.page import _tone
+    from narkit.report.rendering import Heading, Number, Row
+
+    difference, ratio = Heading("team_difference", "difference"), Heading("ratio_difference", "difference")
+    row, ranks = Row("bfs", "BFS", []), Row("average_rank", "Average rank", [])
+    assert [_tone(Number(value), difference, row) for value in (1.0, -1.0, 0.0)] == ["better", "worse", "even"]
+    assert _tone(Number(-1.0), difference, ranks) == "better" and _tone(Number(1.0), ratio, row) == ""
+    assert _tone(None, difference, row) == ""
 
 
 def test_figures(grid: Grid, written: Path) -> None:
@@ -149,7 +184,7 @@ def test_mistakes_are_explained(grid: Grid, tmp_path: Path) -> None:
         ([grid.folder, "--out", file], "expected a folder to write the report to, got a file"),
         ([grid.folder, "--readme", file], "put the two lines where the generated part should stand"),
         ([grid.folder, "--readme", tmp_path / "none.md"], "No such file"),
-        ([grid.folder, "--check"], "expected --readme, --reproduction or --learning with it"),
+        ([grid.folder, "--check"], "expected --readme or --results-page or --reproduction or --learning with it"),
         ([grid.folder, "--ruel", "id"], "No such option"),
     ]
     for arguments, expected in cases:
@@ -173,44 +208,97 @@ def test_the_tables_compile(written: Path, tmp_path: Path) -> None:
     assert "Overfull" not in (tmp_path / "report.log").read_text()
 
 
-PROBE = """<script>addEventListener("load", () => {
+LOOK = """
   const luminance = colour => {
     const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map(v => v / 255)
       .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  const page = luminance(getComputedStyle(document.body).backgroundColor);
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const plain = colour => { // whatever the colour is written in
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+    return { colour: `rgb(${r}, ${g}, ${b})`, seen: a > 0 };
+  };
+  const behind = element => {
+    for (let at = element; at; at = at.parentElement) {
+      const found = plain(getComputedStyle(at).backgroundColor);
+      if (found.seen) return luminance(found.colour);
+    }
+    return 1;
+  };
   const contrast = element => {
-    const ink = luminance(getComputedStyle(element).color);
+    const ink = luminance(plain(getComputedStyle(element).color).colour), page = behind(element);
     return (Math.max(ink, page) + 0.05) / (Math.min(ink, page) + 0.05);
   };
-  document.title = JSON.stringify({
-    page,
-    contrast: Math.min(...[...document.querySelectorAll("p, td, th, small, caption, a, li")].map(contrast)),
+  const letters = [...document.querySelectorAll("p, td, th, small, caption, a, li, i, b, button, label")];
+  const frames = [...document.querySelectorAll(".frame")];
+  return {
+    page: behind(document.body),
+    contrast: Math.min(...letters.filter(element => element.offsetParent).map(contrast)),
     pictures: [...document.images].map(image => image.naturalWidth),
     fetched: performance.getEntriesByType("resource").map(each => each.name).filter(name => !name.startsWith("data:")),
     tooWide: document.documentElement.scrollWidth > innerWidth,
+    framesTooWide: frames.some(frame => frame.getBoundingClientRect().right > innerWidth),
+    cut: [...document.querySelectorAll("figure.table .frame")]
+      .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.parentElement.id),
     rows: [...document.querySelectorAll("table")].map(table => table.rows.length),
-  });
-})</script>"""
+    sticky: frames.filter(frame => frame.querySelector("tbody th")).map(frame => {
+      frame.scrollLeft = 200;
+      const [head, whole] = [frame.querySelector("tbody th"), frame].map(each => each.getBoundingClientRect().left);
+      return Math.abs(head - whole) < 2;
+    }),
+  };
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 1400), ("light", 500)])
-def test_the_page_in_chromium(written: Path, tmp_path: Path, scheme: str, width: int) -> None:
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert chromium, "expected chromium, chromium-browser or google-chrome on the path"
-    copy = tmp_path / "index.html"
-    copy.write_text((written / "index.html").read_text().replace("</body>", f"{PROBE}</body>"))
-    preferred = {"dark": 0, "light": 1}[scheme]
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    options += [f"--window-size={width},900", f"--blink-settings=preferredColorScheme={preferred}", "--dump-dom"]
-    done = subprocess.run([chromium, *options, copy.as_uri()], capture_output=True, text=True, timeout=120)
-    title = re.search(r"<title>(.*?)</title>", done.stdout)
-    assert title, done.stderr[-2000:]
-    found = json.loads(html.unescape(title[1]))
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 800, 1400])
+def test_the_page_in_chromium(written: Path, browser: Chromium, scheme: str, width: int) -> None:
+    browser.look(width, scheme=scheme)
+    browser.open(written / "index.html")
+    found = browser.do(LOOK)
     assert (found["page"] < 0.1) == (scheme == "dark")
     assert found["contrast"] >= 4.5
     assert len(found["pictures"]) == 3 and min(found["pictures"]) > 300
-    assert found["fetched"] == [] and not found["tooWide"]
-    assert found["rows"] == [15, 36, 33, 34]
+    assert found["fetched"] == [] and not found["tooWide"] and not found["framesTooWide"]
+    assert found["rows"] == [31, 15, 36, 33, 34]
+    assert all(found["sticky"])
+    assert browser.errors() == []
+
+
+@pytest.mark.browser
+def test_tables_of_the_papers_columns_fit_a_screen(browser: Chromium, tmp_path: Path) -> None:
+    results = Path(__file__).parents[2] / "results"
+    writing.write_report(read_grid(results), tmp_path / "report")
+    browser.look(1400)
+    browser.open(tmp_path / "report/index.html")
+    assert browser.do(LOOK)["cut"] == []
+
+
+@pytest.mark.browser
+def test_the_heat_map_sorts_and_filters(written: Path, browser: Chromium) -> None:
+    browser.look(1400)
+    browser.open(written / "index.html")
+    rows = "return [...document.querySelectorAll('.heat tbody tr')].filter(row => !row.hidden)"
+    names, scores = f"{rows}.map(row => row.cells[0].textContent)", f"{rows}.map(row => +row.cells[1].dataset.sort)"
+    choose = "const box = document.getElementById(arguments[0]); box.value = arguments[1]; box.dispatchEvent(new Event("
+    assert len(browser.do(names)) == 30
+    browser.click(".heat thead th:nth-child(2) button")
+    assert browser.do(scores) == sorted(browser.do(scores), reverse=True)
+    browser.click(".heat thead th:nth-child(2) button")
+    assert browser.do(scores) == sorted(browser.do(scores))
+    browser.do(f"{choose}'input'))", "filter-name", "sort")
+    assert set(browser.do(names)) == {
+        *("Bubble Sort", "Heapsort", "Insertion Sort", "Quicksort", "Topological Sort"),
+    }
+    assert browser.do("return document.getElementById('filter-count').textContent") == "5 of 30 algorithms"
+    browser.do(f"{choose}'change'))", "filter-category", "graphs")
+    assert browser.do(names) == ["Topological Sort"]

@@ -14,9 +14,9 @@ from narkit.report import paper, tables
 from narkit.report.grid import ColumnScores, Grid, ResultsError, category_members, read_grid
 from narkit.report.paper import Score
 from narkit.report.rendering import Number, Table, as_csv, latex, markdown, text
-from narkit.sweeps.systems import COLUMNS
+from narkit.sweeps.systems import SYSTEMS
 
-TEAM = COLUMNS[-1]
+TEAM = SYSTEMS["team"]
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_each_column_has_its_own_rule(complete: Grid) -> None:
 
 def test_ranks_and_counts(complete: Grid) -> None:
     table = tables.category_table(complete)
-    assert [text(cell(table, "average_rank", f"{column.name}_paper")) for column in COLUMNS] == [
+    assert [text(cell(table, "average_rank", f"{column.name}_paper")) for column in complete.columns] == [
         "5.38", "4.75", "4.63", "2.38", "2.25", "1.63",
     ]  # fmt: skip
     ranks = tables.average_ranks(complete)
@@ -139,7 +139,7 @@ def test_columns_without_records_show_the_paper_alone(complete: Grid) -> None:
 
 
 def test_other_systems_get_their_columns_once_they_are_run(write_grid, tmp_path: Path) -> None:
-    grid = read_grid(write_grid(tmp_path, ["bfs"], ["mpnn"]))
+    grid = read_grid(write_grid(tmp_path, ["bfs"], ["mpnn"]), "paper")
     table = tables.algorithm_table(grid)
     assert cell(table, "bfs", "mpnn_paper") is None  # the paper has it by category only
     assert cell(table, "bfs", "mpnn_ours").seeds == 5
@@ -176,7 +176,7 @@ def test_what_does_not_follow_the_preset_is_left_out_and_named(partial: Grid) ->
     [
         ("team/bfs.json", {"system": "mpnn"}, "refuses it: is the record of mpnn/bfs, not of team/bfs"),
         ("team/dfs.json", {}, "refuses it: is the record of team/bfs, not of team/dfs"),
-        ("deepsets/bfs.json", {"system": "deepsets"}, "no column for the system deepsets"),
+        ("mpnn/bfs.json", {"system": "mpnn"}, "the tables show mpnn by the preset clrs2022"),
         ("team/bfs.json", {"seeds": (0, 1, 2)}, "expected 5 seeds, got 3"),
         ("team/bfs.json", {"hidden_size": 64}, "hidden_size is 64, not 128"),
     ],

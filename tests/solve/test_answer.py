@@ -1,15 +1,20 @@
 """Answers: what they say of the network's outputs, of the true ones, and of where the two part."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
 
 import narkit
-from narkit.solve import Answer
+from narkit import resources
+from narkit.inference import _compiled_predict
+from narkit.solve import Answer, TrainingRangeWarning, prepare
+from narkit.solve.running import predict_one
 
 CITIES = [("Ulm", "Augsburg", 80), ("Ulm", "Stuttgart", 93), ("Augsburg", "München", 66), ("Stuttgart", "München", 230)]
 
@@ -84,3 +89,34 @@ def test_text_and_json(answer: Answer) -> None:
     assert read["truth"]["lengths"]["München"] == 146
     assert read["agrees"] is answer.agrees
     assert read["num_steps"] == 5
+
+
+def test_another_instance_of_the_size_compiles_nothing(answer: Answer) -> None:
+    compiled: Any = _compiled_predict()
+    count = compiled._cache_size()
+    other = narkit.solve("dijkstra", [(0, 1, 0.5), (1, 2, 0.25), (2, 3, 0.75)], source=3, weights=answer.network)
+    assert other.instance.num_nodes == answer.instance.num_nodes
+    assert compiled._cache_size() == count
+    assert other.weights_name == "the given team" and other.scored is None
+
+
+def test_another_right_answer_is_said_to_be_right(answer: Answer) -> None:
+    other = dataclasses.replace(answer, outputs={**answer.truth, "predecessors": {}})
+    assert other.is_right and not other.agrees
+    assert "right: another answer, as good as the algorithm's" in str(other)
+    assert dataclasses.replace(answer, outputs=answer.truth).agrees
+
+
+def test_larger_instances_than_measured_are_solved_with_a_warning(answer: Answer) -> None:
+    path = [(node, node + 1, 1.0) for node in range(64)]
+    assert prepare("dijkstra", path, source=0).warnings == []
+    with pytest.warns(TrainingRangeWarning, match="size 65, is larger than any that networks were measured on"):
+        large = narkit.solve("dijkstra", path, source=0, weights=answer.network)
+    assert any("larger than any" in warning for warning in large.warnings)
+
+
+def test_what_does_not_fit_into_memory_is_refused(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "available_memory", lambda: 2**30)
+    long_run = narkit.run("bubble_sort", A=np.arange(300) / 300)
+    with pytest.raises(ValueError, match=r"predictions for 300 nodes and 44851 steps: about .* 1\.0 GiB are there"):
+        predict_one(answer.network, long_run)

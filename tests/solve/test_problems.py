@@ -246,3 +246,52 @@ def test_parameters_are_explained() -> None:
     text = inspect.getdoc(narkit.solve.solve) or ""  # type: ignore[attr-defined]
     for problem in PROBLEMS.values():
         assert all(f"`{name}`" in text for name in problem.parameters)
+
+
+def judged(algorithm: str, outputs: dict[str, Any], *data: Any, **named: Any) -> bool:
+    """Whether raw outputs make an answer that is as good as the algorithm's."""
+    instance = prepare(algorithm, *data, **named)
+    problem = PROBLEMS[algorithm]
+    plain = problem.plain(instance, {name: np.array(values) for name, values in outputs.items()})
+    return problem.is_as_good(instance, plain, truth_of(algorithm, *data, **named))
+
+
+SQUARE = [(0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 3, 1)]  # two ways from 0 to 3
+
+
+def test_other_right_answers_are_right() -> None:
+    for predecessor in (1, 2):
+        assert judged("dijkstra", {"pi": [0, 0, 0, predecessor]}, SQUARE, source=0)
+    assert not judged("dijkstra", {"pi": [0, 0, 3, 1]}, SQUARE, source=0)  # a detour to 2
+    assert not judged("dijkstra", {"pi": [0, 0, 0, 0]}, SQUARE, source=0)  # no such edge
+    for parents in ([0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 3, 1]):
+        assert judged("mst_prim", {"pi": parents}, SQUARE, source=0)
+    assert not judged("mst_prim", {"pi": [0, 0, 0, 3]}, SQUARE, source=0)  # 3 is left out
+    assert not judged("mst_prim", {"pi": [0, 3, 0, 1]}, SQUARE, source=0)  # a cycle
+    order = {"topo": [1, 2, 3, 3], "topo_head": [1, 0, 0, 0]}
+    assert judged("topological_sort", order, [(0, 1), (0, 2), (1, 3), (2, 3)])
+    assert not judged("topological_sort", {**order, "topo": [3, 2, 2, 1]}, [(0, 1), (0, 2), (1, 3), (2, 3)])
+    assert judged("quicksort", {"pred": [1, 2, 2]}, [5, 3, 3])
+    assert not judged("quicksort", {"pred": [0, 0, 1]}, [5, 3, 3])
+    assert judged("minimum", {"min": [0, 0, 1]}, [5, 3, 3])
+    assert judged("find_maximum_subarray_kadane", {"start": [1, 0, 0], "end": [0, 1, 0]}, [2, 0, -5])
+    assert judged("activity_selector", {"selected": [0, 1, 1]}, [(0, 2), (1, 2), (2, 3)])
+    assert not judged("activity_selector", {"selected": [1, 1, 0]}, [(0, 2), (1, 2), (2, 3)])
+
+
+def test_tables_are_judged_by_what_is_read_off_them() -> None:
+    instance = prepare("lcs_length", "ab", "ba")
+    truth = truth_of("lcs_length", "ab", "ba")
+    assert truth["length"] == 1
+    arrows = np.zeros((4, 4, 4), np.int8)
+    for (i, j), arrow in {(0, 0): 1, (0, 1): 0, (1, 0): 0, (1, 1): 2}.items():
+        arrows[i, 2 + j, arrow] = 1
+    other = PROBLEMS["lcs_length"].plain(instance, {"b": arrows})
+    assert {other["subsequence"], truth["subsequence"]} == {"a", "b"}
+    assert PROBLEMS["lcs_length"].is_as_good(instance, other, truth)
+    assert not PROBLEMS["lcs_length"].is_as_good(instance, {**other, "subsequence": "c"}, truth)
+    splits = np.zeros((4, 4), np.int16)
+    splits[1, 3], splits[1, 2] = 2, 1
+    assert judged("matrix_chain_order", {"s": splits}, [2, 2, 2, 2])  # both orders cost the same
+    splits[1, 3] = 3
+    assert not judged("matrix_chain_order", {"s": splits}, [2, 2, 2, 2])

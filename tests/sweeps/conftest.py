@@ -61,10 +61,11 @@ def tiny_sweep(
 ) -> Path:
     """The folder of a finished sweep."""
     from narkit.sweeps.cells import SweepDirectory
-    from narkit.sweeps.sweep import SweepOptions, run_sweep
+    from narkit.sweeps.executor import SweepOptions
+    from narkit.sweeps.sweep import run_sweep
 
     folder = tmp_path_factory.mktemp("whole")
     options = SweepOptions(save_every=0.0, threads=1)
-    outcome = run_sweep(tiny_cells(), SweepDirectory(folder), preset="quick", options=options)
+    outcome = run_sweep(tiny_cells(), SweepDirectory(folder), options=options)
     assert [cell.name for cell in outcome.finished] == ["mpnn/minimum", "mpnn/bfs"]
     return folder

@@ -15,19 +15,26 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import narkit
-import narkit.sweeps.sweep as sweep_module
+import narkit.sweeps.life as life
 from narkit.cli import app
 from narkit.cli.sweep import parse_budget
 from narkit.cli.sweep_display import SweepDisplay
 from narkit.sweeps.cells import Cell, State, SweepDirectory, SweepError, make_cells
+from narkit.sweeps.executor import Progress, SweepObserver, SweepOptions
+from narkit.sweeps.life import best_seed
 from narkit.sweeps.plan import DEFAULTS, Predictor
-from narkit.sweeps.sweep import Outcome, SweepObserver, SweepOptions, best_seed, run_sweep
+from narkit.sweeps.sweep import Outcome, run_sweep
 from narkit.training.interruption import Interruption
 from narkit.training.record import RunRecord, follows_preset
-from narkit.training.trainer import COMPILING, Trainer
+from narkit.training.trainer import COMPILING
 
 TinyCells = Callable[..., list[Cell]]
 pytestmark = pytest.mark.usefixtures("program_cache")
+
+
+@pytest.fixture(autouse=True)
+def _every_step_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(life, "BETWEEN_STEPS", 0.0)
 
 
 class Log(SweepObserver):
@@ -36,7 +43,7 @@ class Log(SweepObserver):
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def cell_begins(self, cell: Cell, step: int) -> None:
+    def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         self.events.append(f"{cell.name} from {step}")
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
@@ -59,8 +66,8 @@ class FailAt(Log):
         super().__init__()
         self._at = (algorithm, step)
 
-    def step(self, trainer: Trainer) -> None:
-        if (trainer.config.algorithms[0], trainer.progress.step) == self._at:
+    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+        if (cell.algorithm, progress.step) == self._at:
             for thread in threading.enumerate():
                 if thread.name == f"{COMPILING}-mpnn/bfs":
                     thread.join()
@@ -69,7 +76,7 @@ class FailAt(Log):
 
 def run(cells: list[Cell], folder: Path, observer: SweepObserver | None = None, **options) -> Outcome:
     given = SweepOptions(**{"save_every": 0.0, "threads": 1, **options})
-    return run_sweep(cells, SweepDirectory(folder), preset="quick", options=given, observer=observer)
+    return run_sweep(cells, SweepDirectory(folder), options=given, observer=observer)
 
 
 @pytest.fixture
@@ -85,7 +92,7 @@ def record(folder: Path, name: str) -> RunRecord:
 def test_cells_come_shortest_first() -> None:
     cells = make_cells("paper", ["team", "triplet_gmpnn"], sorted(narkit.ALGORITHMS), 5, {"steps": 7})
     assert len(cells) == 60
-    assert [cell.system for cell in cells] == ["team"] * 30 + ["triplet_gmpnn"] * 30
+    assert [cell.system.name for cell in cells] == ["team"] * 30 + ["triplet_gmpnn"] * 30
     assert cells[0].name == "team/binary_search"
     assert cells[29].name == "team/jarvis_march"
     assert {cell.config.steps for cell in cells} == {7}
@@ -162,11 +169,11 @@ def test_a_budget_ends_with_everything_saved(
     asked = Interruption(1000.0)
 
     class Slow(Log):
-        def step(self, trainer: Trainer) -> None:
-            if trainer.progress.step == 5:
+        def cell_progress(self, cell: Cell, progress: Progress) -> None:
+            if progress.step == 5:
                 asked.deadline = 0.0  # as if the step had taken long
 
-    monkeypatch.setattr(sweep_module, "interruption", lambda seconds: contextlib.nullcontext(asked))
+    monkeypatch.setattr(life, "interruption", lambda seconds: contextlib.nullcontext(asked))
     log, directory, cells = Slow(), SweepDirectory(tmp_path), tiny_cells(algorithms=("bfs",))
     outcome = run(cells, tmp_path, log, budget=1000.0)
     monkeypatch.undo()
@@ -193,13 +200,13 @@ def test_a_full_disk_at_the_last_moment(
 ) -> None:
     """There is room for checkpoints, but not for the weights."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    real = sweep_module.save
+    real = life.save
 
     def save_on_a_full_disk(*arguments, **options) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
         real(*arguments, **options)
 
-    monkeypatch.setattr(sweep_module, "save", save_on_a_full_disk)
+    monkeypatch.setattr(life, "save", save_on_a_full_disk)
     cells = tiny_cells(algorithms=("bfs",))
     try:
         with pytest.raises(OSError, match="File too large"):

@@ -163,6 +163,6 @@ def test_a_full_disk_ends_the_sweep_and_loses_nothing(
     assert "Error: the checkpoint of step 2 could not be written" in printed
     assert "FAILED" not in printed  # a cell is not to blame for the disk
     assert record_files(tmp_path) == []
-    run_sweep(tiny_cells(algorithms=("bfs",)), SweepDirectory(tmp_path), preset="quick")
+    run_sweep(tiny_cells(algorithms=("bfs",)), SweepDirectory(tmp_path))
     assert results(tmp_path) == {"mpnn/bfs": whole["mpnn/bfs"]}
     assert files_of(tmp_path) == FILES[:2]

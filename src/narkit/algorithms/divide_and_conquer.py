@@ -22,7 +22,7 @@ from narkit.spec import algorithm, constant, graph, node
     },
     outputs={
         "start": node("mask_one", "the first node of the run with the largest sum"),
-        "end": node("mask_one", "the last node of that run"),
+        "end": node("mask_one", "the last node of the run with the largest sum"),
     },
     arguments={"A": arguments.keys()},
     sampler=instances.signed_keys,

@@ -63,7 +63,7 @@ def _does_not_turn_left(xs, ys, i, j, k):
     inputs=INPUTS,
     hints={
         "i": node("mask_one", "one end of the segment that is looked along"),
-        "j": node("mask_one", "its other end"),
+        "j": node("mask_one", "the other end of the segment that is looked along"),
         "k": node("mask_one", "the point that is looked at, an end of the other segment"),
         "dir": node("scalar", "cross product: the side of the other segment on which the point lies, once it is known"),
         "on_seg": node("mask", "whether the point lies in the box around the other segment, once it is known"),

@@ -102,7 +102,7 @@ def binary_search(x, A, probes):
     hints={
         "pred_h": node("pointer", "the node before this one in the array as it stands"),
         "p": node("mask_one", "the node in the first slot of the part that holds the median"),
-        "r": node("mask_one", "the node in the last slot of that part"),
+        "r": node("mask_one", "the node in the last slot of the part that holds the median"),
         "i": node("mask_one", "the node in the slot just after the keys found to be at most the pivot"),
         "j": node("mask_one", "the node in the slot just compared with the pivot; at the end, the last slot"),
         "i_rank": graph("scalar", "the slot of i over the number of nodes; once the pivot is in place, counted from p"),

@@ -163,7 +163,7 @@ def heapsort(A, probes):
     hints={
         "pred_h": node("pointer", "the node before this one in the array as it stands"),
         "p": node("mask_one", "the node in the first slot of the part being partitioned"),
-        "r": node("mask_one", "the node in the last slot of that part: the pivot, until it is put in its place"),
+        "r": node("mask_one", "the node in the part's last slot: the pivot, until it is put in its place"),
         "i": node("mask_one", "the node in the slot just after the keys found to be at most the pivot"),
         "j": node("mask_one", "the node in the slot just compared with the pivot; at the end, the last slot"),
     },

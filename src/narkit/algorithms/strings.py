@@ -89,7 +89,7 @@ def naive_string_matcher(T, P, probes):
         "pi": node("pointer", "last character of the longest proper prefix that also ends here, once it is known"),
         "is_reset": node("mask", "whether no proper prefix of the needle ends here, as far as is known"),
         "k": node("mask_one", "last character of the prefix that is being extended while pi is computed"),
-        "k_reset": graph("mask", "whether that prefix is empty"),
+        "k_reset": graph("mask", "whether the prefix that is being extended is empty"),
         "q": node(
             "mask_one",
             "phase 0: the needle's character whose pi is computed; phase 1: the last matched one",

@@ -44,7 +44,17 @@ class ReferenceProcess:
             raise OSError(
                 f"the reference stopped with exit code {code}; run {self._python} -c 'import clrs' to see why"
             )
-        return json.loads(line)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            self.close()
+            raise OSError(
+                f"{self._python}: expected an interpreter that answers in JSON, got {line.strip()[:60]!r}; "
+                "give a Python that has dm-clrs"
+            )
+        return answer
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None

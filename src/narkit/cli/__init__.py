@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
 import typer
 
 from narkit import __version__
-from narkit.cli import bench, data, demo, evaluate, listing, records, report, solve, sweep, train, view, weights
-from narkit.cli.help import examples
+from narkit.cli import (
+    bench,
+    compare,
+    data,
+    demo,
+    evaluate,
+    listing,
+    records,
+    report,
+    solve,
+    sweep,
+    train,
+    view,
+    weights,
+)
+from narkit.cli.failures import DEBUG, ends_with, one_line
+from narkit.cli.help import examples, hide_types_of_flags
+from narkit.sweeps.user_code import import_modules
 
+hide_types_of_flags()
 app = typer.Typer(
     name="narkit",
     no_args_is_help=True,
@@ -29,6 +46,7 @@ app = typer.Typer(
         "narkit train --algorithm bfs --preset quick",
         "narkit eval runs/bfs-team-quick --size 32",
         "narkit report results/ --out report/",
+        "narkit compare team triplet_gmpnn_ood_val",
         "narkit demo",
     ),
 )
@@ -43,11 +61,20 @@ def _print_version(asked: bool) -> None:
 def _import_modules(names: list[str] | None) -> list[str]:
     """Imports the user's own modules, for the algorithms that they register; the current folder counts, too."""
     for name in names or []:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise typer.BadParameter(f"expected the name of a module, such as my_algorithms, got {name!r}")
         sys.path.insert(0, os.getcwd())
         try:
-            importlib.import_module(name)
+            import_modules([name])
         except ModuleNotFoundError as error:
             raise typer.BadParameter(f"{error}; expected a module as in `import {name}`") from None
+        except Exception as error:  # whatever somebody's own module does when it is imported
+            if DEBUG in sys.argv:
+                raise
+            raise typer.BadParameter(
+                f"the module {name} cannot be imported: {type(error).__name__}: {one_line(error)}; "
+                f"`narkit {DEBUG} --import {name} …` shows where"
+            ) from None
         finally:
             sys.path.remove(os.getcwd())
     return names or []
@@ -57,11 +84,17 @@ def _import_modules(names: list[str] | None) -> list[str]:
 def _options(
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", callback=_import_modules, help="Import your own algorithms first."),
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            callback=_import_modules,
+            help="Import your own algorithms, processors and systems first.",
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error in narkit itself.")] = False,
 ) -> None:
     pass
 
@@ -75,11 +108,17 @@ app.add_typer(train.app)
 app.add_typer(evaluate.app)
 app.add_typer(sweep.app)
 app.add_typer(report.app)
+app.add_typer(compare.app)
 app.add_typer(records.app, name="records")
 app.add_typer(demo.app)
 app.add_typer(bench.app, name="bench")
 
 
-def main() -> None:
-    """The entry point of the `narkit` script."""
-    app(prog_name="narkit")
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """The entry point of the `narkit` script. Whatever happens, it ends in an exit code and at most one clear line."""
+    typed = list(sys.argv[1:] if words is None else words)
+    try:
+        app(typed, prog_name="narkit")
+    except Exception as error:
+        sys.exit(ends_with(error, typed))
+    sys.exit(0)

@@ -26,24 +26,38 @@ def bench_data(
         Path | None, typer.Option(help="An interpreter that has dm-clrs, to time it in the same run.")
     ] = None,
     sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "16,64",
-    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
+    algorithms: Annotated[
+        str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
     out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,
 ) -> None:
-    """Microseconds per sample on one core, from a seed to a finished batch."""
+    """Measure the microseconds per sample on one core, from a seed to a finished batch."""
     from rich.console import Console
 
     from narkit.bench import data
-    from narkit.files import write_with_folder
+    from narkit.data.execution import check_size
+    from narkit.files import check_folder, write_with_folder
+    from narkit.spec import ALGORITHMS
 
     wanted = comma_separated_sizes(sizes)
     names = comma_separated_algorithms(algorithms)
+    with plain_errors("--sizes"):
+        for name in names:
+            for size in wanted:
+                check_size(ALGORITHMS[name], size, data.BATCH_SIZE)
+    for option, file in (("--out", out), ("--json", json)):
+        if file is not None:
+            with plain_errors(option):
+                check_folder(file.parent)
     with plain_errors("--reference-python"):
         record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
     data.print_table(Console(), record)
     if out is not None:
-        write_with_folder(out.with_suffix(".json"), data.as_json(record))
-        write_with_folder(out.with_suffix(".md"), data.as_markdown(record))
+        with plain_errors("--out"):
+            write_with_folder(out.with_suffix(".json"), data.as_json(record))
+            write_with_folder(out.with_suffix(".md"), data.as_markdown(record))
     if json is not None:
-        write_with_folder(json, data.as_json(record))
+        with plain_errors("--json"):
+            write_with_folder(json, data.as_json(record))

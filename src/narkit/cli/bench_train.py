@@ -37,7 +37,7 @@ def bench_train(
     algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
     processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
     sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
-    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="The number of seeds, trained as one program.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
@@ -48,18 +48,22 @@ def bench_train(
     plain: Annotated[bool, typer.Option("--plain", help="Measure TEAM written out in plain JAX, too.")] = False,
     every_algorithm: Annotated[
         bool,
-        typer.Option("--every-algorithm", help="All algorithms, with validation and test: projects the whole column."),
+        typer.Option(
+            "--every-algorithm", help="Measure all algorithms, with validation and test, and project the whole column."
+        ),
     ] = False,
     evaluation: Annotated[bool, typer.Option(help="With --every-algorithm: time validation and test.")] = True,
     budget: Annotated[float | None, typer.Option(min=0.0, help="Stop cleanly after so many seconds.")] = None,
     append: Annotated[bool, typer.Option("--append", help="Keep what OUT has already, and go on.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="That compile.", show_default="one per core")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="How many threads compile.", show_default="one per core")
+    ] = None,
     reference_python: Annotated[
         Path | None,
         typer.Option(help="An interpreter that has dm-clrs: compare with it on the CPU instead, on bfs at n = 16."),
     ] = None,
 ) -> None:
-    """Kernels per processor step, times, compilations and memory of training steps, forward + backward + Adam."""
+    """Measure training steps: kernels per processor step, times, compilations and memory."""
     import dataclasses
 
     from narkit.bench.train import Options

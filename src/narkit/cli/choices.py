@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import typer
 
+from narkit.cli.failures import one_line
 from narkit.errors import BatchError, InstanceError, UnknownNameError
 
 
@@ -16,7 +17,12 @@ def plain_errors(hint: str | None = None) -> Iterator[None]:
     try:
         yield
     except (UnknownNameError, InstanceError, BatchError, OSError) as error:
-        raise typer.BadParameter(str(error), param_hint=hint) from None
+        raise typer.BadParameter(in_words(error), param_hint=hint) from None
+
+
+def in_words(error: Exception) -> str:
+    """What an error says; of the system's own errors without their number."""
+    return one_line(error) if isinstance(error, OSError) else str(error)
 
 
 @contextlib.contextmanager

@@ -48,17 +48,23 @@ def show(
     max_steps: Annotated[int | None, typer.Option(min=1, help="Show only the first steps.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the run and save it here (.png, .svg, .pdf).")] = None,
 ) -> None:
-    """A run on a random instance, step by step, with the meaning of every hint."""
+    """Show a run on a random instance, step by step, with the meaning of every hint."""
     from rich.console import Console
 
-    from narkit.cli.show import print_run
+    from narkit.cli.show import check_readable, print_run
     from narkit.data.eventful import eventful_run, readable_size
     from narkit.data.execution import random_run
 
     console = Console()
+    if picture is not None:
+        from narkit.report.picture import check_picture
+
+        with plain_errors("--picture"):
+            check_picture(picture)
     with plain_errors("--size"):
         nodes = readable_size(algorithm) if size is None else size
         batch = eventful_run(algorithm, nodes, density) if seed is None else random_run(algorithm, nodes, seed, density)
+        check_readable(batch, max_steps)
     print_run(console, batch, max_steps)
     if picture is not None:
         from narkit.report.picture import save_picture

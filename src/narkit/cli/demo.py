@@ -27,7 +27,7 @@ app = typer.Typer()
 @app.command("demo", epilog=examples("narkit demo", "narkit demo --seed 1 --out pictures"))
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for pictures, record and network.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the network and its training data.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the network and of its training data.")] = 0,
     steps: Annotated[int, typer.Option(min=1, help="How many training steps.")] = 400,
 ) -> None:
     """Follow a run, then train TEAM on the CPU in about two minutes, score it and draw its attention."""

@@ -38,7 +38,8 @@ def evaluate(
         str | None, typer.Option(help="The selection rule to score.", show_default="that of the paper's column")
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="How many instances.", show_default="as many as the official split has")
+        int | None,
+        typer.Option(min=1, help="The number of instances.", show_default="as many as the official split has"),
     ] = None,
     hints: Annotated[bool, typer.Option(help="Score hints, too.")] = True,
     json: Annotated[Path | None, typer.Option(help="Write the scores here, too.")] = None,
@@ -47,9 +48,13 @@ def evaluate(
     from rich.console import Console
 
     from narkit.cli.training_display import clear_ends
+    from narkit.files import check_place
     from narkit.report import evaluation
 
     console = Console()
+    if json is not None:
+        with plain_errors("--json"):
+            check_place(json)
     with clear_ends(console, run):  # damaged checkpoints, wrong names
         evaluations = evaluation.evaluate(run, size, rule, samples, hints)
     for each in evaluations:

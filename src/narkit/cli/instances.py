@@ -29,8 +29,12 @@ Second = Annotated[str | None, typer.Option(help="Another string, for lcs_length
 Points = Annotated[Path | None, typer.Option(help="CSV with x, y, if need be with names in front.")]
 Activities = Annotated[Path | None, typer.Option(help="CSV with start, finish, if need be with names in front.")]
 Tasks = Annotated[Path | None, typer.Option(help="CSV with deadline, penalty, if need be with names in front.")]
-Probabilities = Annotated[str | None, typer.Option(metavar="P,P,..", help="Of the keys, for optimal_bst.")]
-Gaps = Annotated[str | None, typer.Option(metavar="P,P,..", help="Of searches between the keys, for optimal_bst.")]
+Probabilities = Annotated[
+    str | None, typer.Option(metavar="P,P,..", help="Probabilities of the keys, for optimal_bst.")
+]
+Gaps = Annotated[
+    str | None, typer.Option(metavar="P,P,..", help="Probabilities of searches between the keys, for optimal_bst.")
+]
 
 OPTIONS = (
     "values", "edges", "matrix", "source", "directed", "target", "text", "pattern", "first", "second", "points",

@@ -169,10 +169,41 @@ def _table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="bold")
 
 
+def describe_systems() -> list[dict[str, Any]]:
+    """The systems that tables compare: what is trained, by which preset, and the rule that was fixed for it."""
+    from narkit.sweeps.systems import SYSTEMS
+
+    return [
+        {
+            "name": system.name,
+            "title": system.title,
+            "processor": system.processor,
+            "options": dict(system.options),
+            "preset": system.preset,
+            "rule": system.rule,
+            "seeds": system.num_seeds,
+            "summary": f"{system.title}: processor {system.processor}, preset {system.preset}, rule {system.rule}, "
+            f"{system.num_seeds} seeds",
+        }
+        for system in SYSTEMS.values()
+    ]
+
+
+def describe_rules() -> list[dict[str, Any]]:
+    """The selection rules that a run tracks, with validation sets `id` and `ood` and averaged weights."""
+    from narkit.training.presets import preset
+    from narkit.training.rules import default_rules
+
+    found = default_rules(preset("paper", algorithms="bfs").validations, averaged=True)
+    return [{"name": rule.name, **rule.to_json(), "summary": rule.in_words()} for rule in found]
+
+
 LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "algorithms": describe_algorithms,
     "processors": describe_processors,
     "presets": describe_presets,
+    "systems": describe_systems,
+    "rules": describe_rules,
 }
 
 
@@ -193,11 +224,11 @@ app = typer.Typer()
 )
 def list_choices(
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="One of algorithms, processors and presets.")
+        str, typer.Argument(metavar="WHAT", help="One of algorithms, processors, presets, systems and rules.")
     ] = "algorithms",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
 ) -> None:
-    """List what there is: algorithms (with category, number of probes and typical steps), processors or presets."""
+    """List what there is to choose from: algorithms, processors, presets, systems or selection rules."""
     from rich.console import Console
 
     one_of("list", what, LISTS)

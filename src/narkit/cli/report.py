@@ -19,8 +19,8 @@ app = typer.Typer()
     "report",
     epilog=examples(
         "narkit report results/ --out report/",
-        "narkit report results/ --readme README.md --reproduction docs/reproduction.md",
-        "narkit report results/ --readme README.md --reproduction docs/reproduction.md --check",
+        "narkit report results/ --readme README.md --results-page docs/results.md --reproduction docs/reproduction.md",
+        "narkit report results/ --readme README.md --check",
         "narkit report results/evidence/ --learning docs/learning.md",
     ),
 )
@@ -29,7 +29,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The folder for tables, figures and the page index.html.", show_default="report")
     ] = None,
-    readme: Annotated[Path | None, typer.Option(help="Bring this document's results and figures up to date.")] = None,
+    readme: Annotated[Path | None, typer.Option(help="Bring this document's small table up to date.")] = None,
+    results_page: Annotated[
+        Path | None, typer.Option(help="Bring this document's table of all algorithms and its figures up to date.")
+    ] = None,
     reproduction: Annotated[
         Path | None, typer.Option(help="Bring this document's comparison with the paper up to date.")
     ] = None,
@@ -39,31 +42,43 @@ def report(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with 1 if a document does not follow from the records.")
     ] = False,
-    preset: Annotated[str, typer.Option(help="Whose records to read: RESULTS/PRESET/SYSTEM/ALGORITHM.json.")] = "paper",
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Read RESULTS/PRESET/SYSTEM/ALGORITHM.json only.", show_default="of every system its own"),
+    ] = None,
     validation: Annotated[str, typer.Option(help="The validation set of the learning curves.")] = "ood",
-    empty: Annotated[bool, typer.Option("--empty", help="Also without any record: all is shown as not run.")] = False,
+    empty: Annotated[
+        bool, typer.Option("--empty", help="Allow a folder without any record, and show everything as not run.")
+    ] = False,
 ) -> None:
-    """The paper's tables and figures from records, each value beside the paper's; and the documents that show them."""
+    """Make tables, figures and a page from records, each value beside the published one, and documents that show them.
+
+    Without any option for a document the report is written to the folder of --out.
+    """
     from narkit.report import writing
     from narkit.report.grid import read_grid
     from narkit.report.learning import FREE
 
-    if check and out is None and readme is None and reproduction is None and learning is None:
-        raise typer.BadParameter("expected --readme, --reproduction or --learning with it", param_hint="--check")
-    if learning is not None and not (out is None and readme is None and reproduction is None):
+    named = {
+        writing.README: readme,
+        writing.RESULTS_PAGE: results_page,
+        writing.REPRODUCTION: reproduction,
+        writing.LEARNING: learning,
+    }
+    files = {option: file for option, file in named.items() if file is not None}
+    if check and not files:
+        raise typer.BadParameter(f"expected {' or '.join(named)} with it", param_hint="--check")
+    if learning is not None and (out is not None or len(files) > 1):
         # Runs of any length must not get into what shows the preset's.
-        raise typer.BadParameter("expected none of --out, --readme and --reproduction with it", param_hint="--learning")
+        raise typer.BadParameter("expected neither --out nor another document with it", param_hint="--learning")
     with _clear_errors():
         grid = read_grid(results, preset, empty=empty, free=FREE if learning is not None else ())
         if check:
-            problems = writing.outdated(grid, readme, reproduction, learning)
+            problems = writing.outdated(grid, files)
             for problem in problems:
                 typer.echo(problem)
             raise typer.Exit(1 if problems else 0)
-        if learning is not None:
-            written = writing.write_part(grid, writing.LEARNING, learning)
-        else:
-            written = writing.write(grid, out, readme, reproduction, validation)
+        written = writing.write(grid, out, files, validation)
     for line in writing.summary(grid, written):
         typer.echo(line)
 

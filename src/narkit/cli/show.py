@@ -18,10 +18,12 @@ from rich.text import Text
 
 import narkit.algorithms  # noqa: F401  registers the algorithms
 from narkit.data.batch import Batch
+from narkit.errors import InstanceError
 from narkit.spec import ALGORITHMS, Algorithm, Kind, Location, Probe, Spec, Stage, stage_of
 
 CHANGED = "bold black on yellow"
 UNSET = "-"
+MOST_VALUES = 500_000  # what a terminal shows in about a minute
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,18 @@ def print_run(console: Console, batch: Batch, max_steps: int | None = None) -> N
     console.print(Rule("the result", align="left", style="green"))
     outputs = {name: values[0] for name, values in batch.outputs.items()}
     _print_values(console, list(_read(batch.spec, outputs, {})))
+
+
+def check_readable(batch: Batch, max_steps: int | None = None) -> None:
+    """Raises if printing would take minutes, and nobody would read it."""
+    steps = batch.num_steps if max_steps is None else min(max_steps, batch.num_steps)
+    count = sum(values.size for values in (*batch.inputs.values(), *batch.outputs.values()))
+    count += sum(values[:steps].size for values in batch.hints.values())
+    if count > MOST_VALUES:
+        raise InstanceError(
+            f"{batch.algorithm}: expected at most {MOST_VALUES:,} values to print, got {count:,}; choose a smaller "
+            "size or --max-steps, or write them with `narkit data export`"
+        )
 
 
 def _legend(entry: Algorithm) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from narkit.sweeps.cells import Cell, SweepDirectory
-    from narkit.sweeps.sweep import Outcome, SweepOptions
+    from narkit.sweeps.executor import SweepOptions
+    from narkit.sweeps.sweep import Outcome
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -41,14 +41,26 @@ app = typer.Typer()
     ),
 )
 def sweep(
-    preset: Annotated[str, typer.Option(help="paper, plus, quick or clrs2022.")] = "paper",
-    systems: Annotated[str, typer.Option(help="Processors, with commas between.")] = "team,triplet_gmpnn",
-    algorithms: Annotated[str | None, typer.Option(help="Only these, with commas between.", show_default="all")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 5,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="The preset: paper, plus, quick, clrs2022 or yours.", show_default="that of the systems"),
+    ] = None,
+    systems: Annotated[
+        str, typer.Option(help="Registered systems or processors, with commas between.")
+    ] = "team,triplet_gmpnn",
+    algorithms: Annotated[
+        str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="The number of seeds, trained as one program.", show_default="5, with clrs2022 3"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of records and weights.", show_default="results/PRESET")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="The number of training steps.", show_default="the preset's")
+    ] = None,
     hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
     settings: Annotated[
@@ -69,7 +81,8 @@ def sweep(
         bool | None, typer.Option(help="Compile the next cell while one trains.", show_default="on a GPU")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="That make data and compile.", show_default="one per core, at most 8")
+        int | None,
+        typer.Option(min=1, help="How many threads make data and compile.", show_default="one per core, at most 8"),
     ] = None,
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
     processes: Annotated[
@@ -91,12 +104,12 @@ def sweep(
     from rich.console import Console
 
     from narkit.cli.sweep_display import print_plan, print_status
-    from narkit.sweeps.sweep import SweepOptions
+    from narkit.sweeps.executor import SweepOptions
 
     given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     cells = grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
     kept = chosen_weights(weights, no_weights, cells)
-    directory = checked_directory(out or Path("results") / preset, cells)
+    directory = checked_directory(out or _default_folder(cells), cells)
     console = Console()
     if status:
         print_status(console, directory, cells)
@@ -106,9 +119,7 @@ def sweep(
         if seconds is not None:  # what loading JAX has taken counts
             seconds = max(0.0, seconds - (time.monotonic() - began))
         options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
-        if processes > 1:
-            run_in_processes(console, directory, cells, processes, preset, options)
-        run(console, directory, cells, preset, options)
+        run(console, directory, cells, options, processes)
 
 
 def parse_budget(text: str | None) -> float | None:
@@ -124,7 +135,12 @@ def parse_budget(text: str | None) -> float | None:
 
 
 def grid(
-    preset: str, systems: str, algorithms: Sequence[str], seeds: int, options: dict, settings: list[str]
+    preset: str | None,
+    systems: str,
+    algorithms: Sequence[str],
+    seeds: int | None,
+    options: dict,
+    settings: list[str],
 ) -> list[Cell]:
     """The cells that were asked for."""
     from narkit.sweeps.cells import make_cells
@@ -144,11 +160,23 @@ def chosen_weights(weights: str | None, no_weights: bool, cells: Sequence[Cell])
     if weights is None:
         return None
     names = [name.strip() for name in weights.split(",")]
-    known = {cell.system for cell in cells}
+    known = {cell.system.name for cell in cells}
     for name in names:
         if name not in known:
             raise typer.BadParameter(str(UnknownNameError("system of this sweep", name, known)), param_hint="--weights")
     return frozenset(names)
+
+
+def _default_folder(cells: Sequence[Cell]) -> Path:
+    """`results/PRESET`."""
+    presets = list(dict.fromkeys(cell.system.preset for cell in cells))
+    if len(presets) > 1:
+        raise typer.BadParameter(
+            f"expected systems of one preset, got those of {' and '.join(presets)}, whose records lie in different "
+            "folders; sweep them one after the other, or by one preset with --preset",
+            param_hint="--systems",
+        )
+    return Path("results") / presets[0]
 
 
 def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
@@ -162,42 +190,27 @@ def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
 
 
 def run(
-    console: Console, directory: SweepDirectory, cells: Sequence[Cell], preset: str, options: SweepOptions
+    console: Console, directory: SweepDirectory, cells: Sequence[Cell], options: SweepOptions, processes: int
 ) -> NoReturn:
     """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
     from narkit.cli.sweep_display import SweepDisplay
     from narkit.sweeps.cells import SweepError
+    from narkit.sweeps.executors.processes import Processes
     from narkit.sweeps.sweep import run_sweep
     from narkit.training.checkpoint import CheckpointError
     from narkit.training.run_directory import RunDirectoryError
 
-    display = SweepDisplay(console, cells, directory)
+    executor = Processes(processes) if processes > 1 else None
+    display = SweepDisplay(console, cells, directory, predicts=executor is None)
     try:
         with display:
-            outcome = run_sweep(cells, directory, preset=preset, options=options, observer=display)
+            outcome = run_sweep(cells, directory, options=options, observer=display, executor=executor)
     except SweepError as error:
         raise typer.BadParameter(str(error)) from None
     except (CheckpointError, RunDirectoryError, OSError) as error:
         display.say(f"Error: {error}", "red")
         _leave(1)
     _leave(_summary(display.say, directory, cells, outcome))
-
-
-def run_in_processes(
-    console: Console,
-    directory: SweepDirectory,
-    cells: Sequence[Cell],
-    processes: int,
-    preset: str,
-    options: SweepOptions,
-) -> NoReturn:
-    """As `run`, with so many cells at a time, each in a process of its own."""
-    from narkit.cli.sweep_display import print_line
-    from narkit.sweeps.side_by_side import SideBySide
-
-    say = functools.partial(print_line, console)
-    outcome = SideBySide(cells, directory, processes, preset=preset, options=options, tell=say).run()
-    raise typer.Exit(_summary(say, directory, cells, outcome))
 
 
 def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:

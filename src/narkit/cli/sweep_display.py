@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -17,37 +17,46 @@ from narkit.report.grid import measured
 from narkit.report.published import published
 from narkit.report.rendering import text
 from narkit.sweeps.cells import Cell, State, SweepDirectory
+from narkit.sweeps.executor import Progress, SweepObserver
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.sweeps.plan import Predictor
-from narkit.sweeps.sweep import SweepObserver
-from narkit.sweeps.systems import COLUMNS, main_rule
+from narkit.sweeps.systems import main_rule, sharing
 from narkit.training.record import RunRecord
-from narkit.training.trainer import Trainer
 
 PLAN = "{:44} {:>15} {:>8}" + " {:>8}" * 6  # a line of the plan
 EVERY = 30.0  # seconds between two lines about a cell that goes on
 
 
+@dataclass
+class _Running:
+    """A cell that runs, as the table shows it."""
+
+    began: float
+    told: float
+    progress: Progress | None = None
+    entered: float = 0.0  # its phase
+    first_step: int = 0
+
+
 class SweepDisplay(SweepObserver):
     """Shows cells that are done, running and left, with step, scores and time left. Use it in a `with` statement.
 
-    Lines are flushed one by one, so that a log which is read from a pipe is up to date.
+    Lines are flushed one by one, so that a log which is read from a pipe is up to date. Without `predicts` it leaves
+    the device alone and does not say how long the rest will take.
     """
 
-    def __init__(self, console: Console, cells: Sequence[Cell], directory: SweepDirectory):
+    def __init__(self, console: Console, cells: Sequence[Cell], directory: SweepDirectory, predicts: bool = True):
         self.console, self.cells, self.directory = console, cells, directory
-        self._predictor = Predictor.from_records(directory, cells)
-        self._cell: Cell | None = None
-        self._phase = ""
-        self._trainer: Trainer | None = None
-        self._began = self._told = self._entered = self._left = 0.0
-        self._first_step = 0
-        self._counts: dict[str, dict[State, int]] = {}
+        self._predictor = Predictor.from_records(directory, cells) if predicts else None
+        self._running: dict[str, _Running] = {}
+        self._left: dict[str, float] = {}  # predicted seconds of cells that are not finished
+        self._states: dict[str, State] = {}
+        for cell in cells:
+            self._look_at(cell)
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=2, transient=True)
         self._is_live = console.is_terminal
 
     def __enter__(self) -> SweepDisplay:
-        self._count()
         if self._is_live:
             self._live.start()
         return self
@@ -59,97 +68,86 @@ class SweepDisplay(SweepObserver):
     def say(self, text: str, style: str | None = None) -> None:
         print_line(self.console, text, style)
 
-    # What happens to cells.
-
-    def cell_begins(self, cell: Cell, step: int) -> None:
-        self._cell, self._phase, self._trainer = cell, "starting", None
-        self._began = self._told = time.monotonic()
-        self._count()
-        done = sum(counts[State.FINISHED] for counts in self._counts.values())
-        predicted = seconds(self._predictor.predict(cell, step).seconds)
+    def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
+        now = time.monotonic()
+        self._running[cell.name] = _Running(now, now)
+        self._look_at(cell)
+        done = list(self._states.values()).count(State.FINISHED)
         where = f"goes on from step {step}" if step else "begins"
-        self.say(f"{cell.name} {where} ({done} of {len(self.cells)} done; predicted {predicted})")
+        expected = "" if predicted is None else f"; predicted {seconds(predicted)}"
+        self.say(f"{cell.name} {where} ({done} of {len(self.cells)} done{expected})")
+
+    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+        now = time.monotonic()
+        running = self._running.setdefault(cell.name, _Running(now, now))
+        enters = running.progress is None or running.progress.phase != progress.phase
+        running.progress = progress
+        if enters:
+            running.entered = running.told = now
+            running.first_step = progress.step
+        if not self._is_live and enters:
+            self.say(f"{cell.name} {progress.phase}")
+        elif not self._is_live and now - running.told >= EVERY:
+            running.told = now
+            self.say(f"{cell.name} {_state(running)}")
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
-        self._predictor.learn(record)
-        self._end(f"{cell.name} done in {seconds(took)}: {result(record)}")
+        if self._predictor is not None:
+            self._predictor.learn(record)
+        self._end(cell, f"{cell.name} done in {seconds(took)}: {result(record)}")
 
     def cell_failed(self, cell: Cell, error: str) -> None:
         first = error.splitlines()[0] if error else "no message"
-        self._end(f"{cell.name} FAILED: {first}", "red")
+        self._end(cell, f"{cell.name} FAILED: {first}", "red")
 
     def cell_stopped(self, cell: Cell, message: str) -> None:
-        self._end(f"{cell.name} {message}")
+        self._end(cell, f"{cell.name} {message}")
 
     def cell_not_started(self, cell: Cell, missing: float) -> None:
         self.say(f"{cell.name} not started: the budget is about {seconds(missing)} too short for it")
 
-    def _end(self, text: str, style: str | None = None) -> None:
-        self._cell = None
-        self._count()
+    def remark(self, text: str) -> None:
+        self.say(text, "red" if text.startswith("Error") else None)
+
+    def _end(self, cell: Cell, text: str, style: str | None = None) -> None:
+        self._running.pop(cell.name, None)
+        self._look_at(cell)
         self.say(text, style)
 
-    # What happens within a cell.
-
-    def preparing(self, trainer: Trainer) -> None:
-        self._enter("compiling", trainer)
-
-    def started(self, trainer: Trainer) -> None:
-        self._first_step = trainer.progress.step
-        self._enter("training", trainer)
-
-    def point(self, trainer: Trainer) -> None:
-        if not self._is_live and time.monotonic() - self._told >= EVERY:
-            self._told = time.monotonic()
-            self.say(f"{self._cell.name if self._cell else ''} {self._state()}")
-
-    def testing(self, trainer: Trainer) -> None:
-        self._enter("testing", trainer)
-
-    def _enter(self, phase: str, trainer: Trainer) -> None:
-        self._phase, self._trainer = phase, trainer
-        self._entered = self._told = time.monotonic()
-        if not self._is_live and self._cell:
-            self.say(f"{self._cell.name} {phase}")
-
-    def _state(self) -> str:
-        """The phase of the cell; in training the step, the loss and the scores, as means over seeds."""
-        trainer = self._trainer
-        if trainer is None or self._phase != "training":
-            return self._phase
-        step, steps = trainer.progress.step, trainer.config.steps
-        parts = [f"step {step}/{steps}"]
-        finite = np.isfinite(trainer.latest_loss)
-        if finite.any():
-            parts.append(f"loss {trainer.latest_loss[finite].mean():.3f}")
-        if trainer.progress.curve:
-            scores = trainer.progress.curve[-1].scores
-            parts += [f"{name} {100 * np.mean(values):.1f} %" for name, values in scores.items()]
-        rate = (step - self._first_step) / max(time.monotonic() - self._entered, 1e-9)
-        if rate:
-            parts.append(f"{rate:.1f} steps/s, {seconds((steps - step) / rate)} left")
-        return "  ".join(parts)
-
-    # The table.
-
-    def _count(self) -> None:
-        self._counts = {}
-        for cell in self.cells:
-            counts = self._counts.setdefault(cell.system, dict.fromkeys(State, 0))
-            counts[self.directory.state(cell)] += 1
-        self._left = sum(
-            self._predictor.predict(cell, self.directory.step(cell)).seconds
-            for cell in self.cells
-            if self.directory.state(cell) in (State.LEFT, State.INTERRUPTED, State.RUNNING)
-        )
+    def _look_at(self, cell: Cell) -> None:
+        """Notes where a cell stands, and what is left of it."""
+        state = self._states[cell.name] = self.directory.state(cell)
+        self._left[cell.name] = 0.0
+        if self._predictor is not None and state in (State.LEFT, State.INTERRUPTED, State.RUNNING):
+            self._left[cell.name] = self._predictor.predict(cell, self.directory.step(cell)).seconds
 
     def _table(self) -> Group:
-        lines: list[Table | Text] = [state_table(self._counts)]
-        elapsed = time.monotonic() - self._began if self._cell else 0.0
-        if self._cell:
-            lines.append(Text(f"{self._cell.name}  {self._state()}"))
-        lines.append(Text(f"time left about {seconds(max(0.0, self._left - elapsed))}"))
+        counts: dict[str, dict[State, int]] = {}
+        for cell in self.cells:
+            counts.setdefault(cell.system.name, dict.fromkeys(State, 0))[self._states[cell.name]] += 1
+        lines: list[Table | Text] = [state_table(counts)]
+        lines += [Text(f"{name}  {_state(running)}") for name, running in self._running.items()]
+        if self._predictor is not None:
+            elapsed = sum(time.monotonic() - running.began for running in self._running.values())
+            lines.append(Text(f"time left about {seconds(max(0.0, sum(self._left.values()) - elapsed))}"))
         return Group(*lines)
+
+
+def _state(running: _Running) -> str:
+    """The phase of a cell; in training the step, the loss and the scores, as means over seeds."""
+    progress = running.progress
+    if progress is None:
+        return "starting"
+    if progress.phase != "training":
+        return progress.phase
+    parts = [f"step {progress.step}/{progress.steps}"]
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.3f}")
+    parts += [f"{name} {100 * score:.1f} %" for name, score in progress.scores.items()]
+    rate = (progress.step - running.first_step) / max(time.monotonic() - running.entered, 1e-9)
+    if rate:
+        parts.append(f"{rate:.1f} steps/s, {seconds((progress.steps - progress.step) / rate)} left")
+    return "  ".join(parts)
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
@@ -176,10 +174,11 @@ def result(record: RunRecord) -> str:
     if not record.test:
         return f"{record.steps} steps, not tested"
     name = config.algorithms[0]
-    rules = [column.rule for column in COLUMNS if column.system == config.processor and column.rule in record.rules]
+    system = record.system or config.processor
+    rules = [column.rule for column in sharing(system) if column.rule in record.rules]
     parts = []
     for rule in rules or [main_rule(config)]:
-        paper = published(config.processor, rule, name)
+        paper = published(system, rule, name)
         beside = "" if paper is None else f", paper {paper.mean:.2f}"
         parts.append(f"{rule} {text(measured(record.test_scores(name, rule)))}{beside}")
     if record.diverged:
@@ -192,7 +191,7 @@ def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Ce
     counts: dict[str, dict[State, int]] = {}
     for cell in cells:
         state = directory.state(cell)
-        counts.setdefault(cell.system, dict.fromkeys(State, 0))[state] += 1
+        counts.setdefault(cell.system.name, dict.fromkeys(State, 0))[state] += 1
         text = {
             State.FINISHED: lambda cell=cell: result(RunRecord.load(directory.record(cell))),
             State.RUNNING: lambda cell=cell: f"saved up to step {directory.step(cell)} of {cell.config.steps}",
@@ -222,7 +221,8 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
         predictions.append(needed)
     total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
     largest = max((needed.memory for needed in predictions), default=0)
-    costs = "; ".join(f"{system}: {predictor.source(system)}" for system in dict.fromkeys(c.system for c in left))
+    processors = dict.fromkeys(cell.config.processor for cell in left)
+    costs = "; ".join(f"{processor}: {predictor.source(processor)}" for processor in processors)
     corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
     guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
     say(

@@ -33,12 +33,14 @@ def train(
     context: typer.Context,
     algorithm: Annotated[str | None, typer.Option(help="A name, or several with commas between: one network.")] = None,
     processor: Annotated[str | None, typer.Option(help="A name of a processor.", show_default="the preset's")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many, trained as one program.")] = 1,
-    preset: Annotated[str, typer.Option(help="paper, plus, quick or clrs2022.")] = "paper",
+    seeds: Annotated[int, typer.Option(min=1, help="The number of seeds, trained as one program.")] = 1,
+    preset: Annotated[str, typer.Option(help="The preset: paper, plus, quick or clrs2022.")] = "paper",
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="How many training steps.", show_default="the preset's")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="The number of training steps.", show_default="the preset's")
+    ] = None,
     hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
     settings: Annotated[

@@ -54,7 +54,15 @@ class LiveDisplay(Observer):
 
     def preparing(self, trainer: Trainer) -> None:
         self.console.print(f"the network {trainer.programs.acceleration}", soft_wrap=True, highlight=False)
-        self._describe("compiling", None, 0)
+        config = trainer.config
+        tests = " and the test" if config.test else ""
+        what = f"training steps of {len(config.sizes)} sizes, {len(config.validations)} validation sets{tests}"
+        self._describe(f"compiling {what}", None, 0)
+        if not self._live:
+            self.console.print(
+                f"compiling programs for {what}: a minute or more the first time, then they are kept on disk",
+                soft_wrap=True,
+            )
 
     def started(self, trainer: Trainer) -> None:
         self._speed.start(trainer.progress.step)
@@ -87,8 +95,6 @@ class LiveDisplay(Observer):
 
     def _describe(self, what: str, total: int | None, completed: int) -> None:
         self._progress.update(self._task, description=what, total=total, completed=completed)
-        if not self._live and what == "compiling":
-            self.console.print("compiling")
 
     def _state(self, trainer: Trainer) -> str:
         """Means over the seeds with a finite loss."""

@@ -66,6 +66,7 @@ def view(
 
     Takes an instance as `narkit solve` does, or makes a random one. Networks with attention (team) show that, too.
     """
+    from narkit.files import check_place
     from narkit.solve.viewer import View, page
 
     name = known_algorithm(algorithm)
@@ -73,6 +74,7 @@ def view(
     if own and (size is not None or seed is not None):
         raise typer.BadParameter("expected an instance of your own, or --size and --seed of a random one, got both")
     with instances.plain_refusals():
+        check_place(out or Path(f"{name}.html"))
         run = _own_run(name, context, weights) if own else _random_run(name, size, seed, weights)
         file = View(page(run)).save(out or f"{name}.html")
     typer.echo(f"{file}: {run.network} on {name}, {run.num_steps} steps; open it in a browser")

@@ -13,7 +13,9 @@ from narkit.algorithms.compilation import permutations, run_loop, sample_loop
 from narkit.algorithms.instances import Distribution
 from narkit.data.batch import Arrays, Batch
 from narkit.data.blocks import zeros_in_one_block
+from narkit.data.memory import SIZES, SMALL, batch_bytes, check_batch_memory, check_memory
 from narkit.errors import InstanceError
+from narkit.resources import available_memory
 from narkit.spec import ALGORITHMS, Algorithm, Stage, first_mask_name, input_name, stage_of
 
 LONGEST_TRAINING_NEEDLE = 8
@@ -107,13 +109,24 @@ def _training_distribution(entry: Algorithm) -> Distribution:
 
 
 def check_size(entry: Algorithm, size: int, num_samples: int) -> None:
-    """Raises where the algorithm has no instances of this size, or no samples are asked for."""
+    """Raises where the algorithm has no instances of this size, no samples are asked for, or more than fit."""
     settings.whole_number("size", size)
     settings.whole_number("number of samples", num_samples)
     if size < entry.min_size:
         raise InstanceError(f"{entry.name}: expected a size of at least {entry.min_size}, got {size}")
     if num_samples < 1:
         raise InstanceError(f"{entry.name}: expected at least 1 sample in a batch, got {num_samples}")
+    check_batch_memory(entry, size, num_samples, measured_lengths)
+
+
+@functools.cache
+def measured_lengths(entry: Algorithm) -> tuple[float, float]:
+    """The mean number of steps over a few runs at each of two small sizes, from which those at others are guessed."""
+    small, large = (
+        float(np.mean([random_run(entry.name, max(size, entry.min_size), seed, 0.5).lengths[0] for seed in range(3)]))
+        for size in SIZES
+    )
+    return small, large
 
 
 def _with_enough_room(
@@ -127,7 +140,10 @@ def _with_enough_room(
     key = (entry, num_nodes)
     places = _places(entry, num_nodes)
     capacity = _capacities.get(key, 2 * num_nodes + 8)
+    if capacity * batch_size * num_nodes > SMALL:  # a guess must not take memory that the run may not need
+        capacity = _affordable(entry, num_nodes, batch_size, capacity)
     while True:
+        check_memory(f"{entry.name}, {batch_size} samples", batch_bytes(entry, num_nodes, batch_size, capacity))
         hints = iter(
             zeros_in_one_block(((batch_size, capacity, *place.shape), place.dtype) for place in places if place.timed)
         )
@@ -148,6 +164,16 @@ def _with_enough_room(
         if place.timed:
             arrays[place.name] = arrays[place.name].swapaxes(0, 1)[:longest]
     return arrays, lengths
+
+
+def _affordable(entry: Algorithm, num_nodes: int, batch_size: int, wanted: int) -> int:
+    """So many of the wanted steps as fit into a quarter of the memory, and at least two."""
+    there = available_memory()
+    if there is None:
+        return wanted
+    fixed = batch_bytes(entry, num_nodes, batch_size, 0)
+    each = batch_bytes(entry, num_nodes, batch_size, 1) - fixed
+    return wanted if each <= 0 else int(max(2, min(wanted, (there / 4 - fixed) // each)))
 
 
 class _Place(NamedTuple):

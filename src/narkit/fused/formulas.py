@@ -2,7 +2,8 @@
 
 Kernels are written beside formulas of `narkit.models` and compared with them by the tests. Whoever edits a formula
 afterwards would train with the old one on a GPU. So `formulas.json` holds a digest of every definition that a kernel
-stands for, of its syntax without comments and docstrings. Where one differs, the plain formulas run. The script
+stands for, of its syntax without comments and docstrings, and without `__init__`: kernels read fields, whatever made
+them, and `recognition` looks at those. Where a digest differs, the plain formulas run. The script
 `tests/fused/renew_formulas.py` compares again, with kernels that are compiled for the CPU, and renews the digests.
 
 Which definitions these are is found from a few roots: all that they name, and all that those name, in `narkit.models`.
@@ -103,7 +104,7 @@ def _named(module: str, name: str) -> Iterator[Definition]:
     """The definitions of `narkit.models` that a definition names."""
     here = _read(module)
     for statement in here.statements[name]:
-        for node in ast.walk(statement):
+        for node in _walk(statement):
             if isinstance(node, ast.Name) and node.id in here.statements:
                 yield module, node.id
             if isinstance(node, ast.Name) and node.id in here.imports:
@@ -114,6 +115,20 @@ def _named(module: str, name: str) -> Iterator[Definition]:
                 source, original = here.imports.get(node.value.id, ("", ""))
                 if original is None:
                     yield source, node.attr
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """The syntax of a formula, without what is left out of digests."""
+    yield node
+    for inner in ast.iter_child_nodes(node):
+        if not _is_left_out(inner):
+            yield from _walk(inner)
+
+
+def _is_left_out(node: Any) -> bool:
+    """Whether a statement is a docstring, or makes the fields of a class."""
+    is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_docstring or (isinstance(node, ast.FunctionDef) and node.name == "__init__")
 
 
 @functools.cache
@@ -149,19 +164,12 @@ def _canonical(node: Any) -> str:
     if isinstance(node, ast.JoinedStr):
         return "f"
     if isinstance(node, list):
-        statements = [
-            part for part in node if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
-        ]
-        return "[" + ",".join(map(_canonical, statements)) + "]"
+        return "[" + ",".join(_canonical(part) for part in node if not _is_left_out(part)) + "]"
     if isinstance(node, ast.AST):
         fields = ((name, getattr(node, name, None)) for name in node._fields if name not in _LEFT_OUT)
         parts = [f"{name}={_canonical(value)}" for name, value in fields if value is not None and value != []]
         return f"{type(node).__name__}({','.join(parts)})"
     return repr(node)
-
-
-def _is_docstring(node: Any) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _is_patched(module: str, name: str) -> bool:
@@ -171,10 +179,9 @@ def _is_patched(module: str, name: str) -> bool:
         if isinstance(statement, ast.FunctionDef) and not _comes_from(value, module, name):
             return True
         if isinstance(statement, ast.ClassDef):
-            for method in statement.body:
-                own = vars(value).get(getattr(method, "name", ""), None)
-                if isinstance(method, ast.FunctionDef) and not _comes_from(own, module, f"{name}.{method.name}"):
-                    return True
+            methods = [part for part in statement.body if isinstance(part, ast.FunctionDef) and not _is_left_out(part)]
+            if not all(_comes_from(vars(value).get(m.name), module, f"{name}.{m.name}") for m in methods):
+                return True
     return False
 
 

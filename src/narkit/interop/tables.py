@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from narkit import __version__
+from narkit import __version__, files
 from narkit.data.batch import Batch
 from narkit.files import replacing
 
@@ -32,8 +32,7 @@ def check_place(out: Path, *, force: bool = False) -> None:
         _pyarrow()
     if out.exists() and not force:
         raise FileExistsError(f"{out} exists already; give another name, or --force to replace it")
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"the folder {out.parent} does not exist; create it first")
+    files.check_place(out)
 
 
 def archive(batch: Batch) -> dict[str, np.ndarray]:

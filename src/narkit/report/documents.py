@@ -1,4 +1,4 @@
-"""Parts of documents that are written from records: the README's results, and the marks where any such part stands.
+"""Parts of documents that are written from records: the results in short and in full, and where such a part stands.
 
 A generated part stands between two comments, `<!-- results: begin ... -->` and `<!-- results: end -->`; everything
 outside belongs to whoever writes the document.
@@ -6,17 +6,20 @@ outside belongs to whoever writes the document.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 
 from narkit.report import paper
 from narkit.report.grid import Grid
-from narkit.report.provenance import cells_left, origin, remarks
-from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown
-from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, is_complete, published_average
-from narkit.sweeps.systems import COLUMNS
+from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
+from narkit.report.published import summary
+from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown, text
+from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, has_ours, is_complete, published_average
+from narkit.sweeps.systems import System
 
 NOT_RUN = "not run yet"
-FIGURES = "docs/images"  # below the README's folder
+FIGURES = "images"  # below the folder of the page that shows them
 CATEGORIES, CURVES = "results_categories", "results_learning_curves"
 
 _BEGIN, _END = "<!-- results: begin", "<!-- results: end -->"
@@ -39,9 +42,47 @@ def with_part(document: str, part: str, command: str) -> str:
 
 
 def readme_part(grid: Grid) -> str:
-    """The README's results: averages, all thirty algorithms, and the figures once there are records."""
+    """The README's results: one small table of averages, and what was reproduced in a sentence."""
+    columns = [column for column in grid.columns if has_ours(grid, column)]
+    lines = ["| System | Ours | Published | Difference |", "| --- | ---: | ---: | ---: |"]
+    for column in columns:
+        scores, theirs = grid.column(column), published_average(column, paper.labels())
+        ours: Cell = scores.average() or (f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN)
+        cells = [text(cell) for cell in (ours, theirs, difference(theirs, ours))]
+        lines.append(f"| {column.title} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *_found(grid, columns), ""])
+
+
+def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
+    """What was reproduced and what was not, in words, for columns that are complete and published by algorithm."""
+    reached, missed = [], []
+    for column in columns:
+        ours, theirs = grid.column(column).average(), published_average(column, paper.labels())
+        if ours is None or theirs is None:
+            continue
+        # Two standard errors of our average: below that by more than chance.
+        error = (ours.std or 0.0) / math.sqrt(ours.seeds or 1)
+        (reached if ours.mean >= theirs.mean - 2 * error else missed).append(column.title)
+    averages = {column.title: grid.column(column).average() for column in columns}
+    complete = {title: average.mean for title, average in averages.items() if average is not None}
+    sentences = [
+        "Averages over the thirty algorithms on the official test split, 64 nodes, in percent: mean ± standard "
+        "deviation over seeds (number of seeds)."
+    ]
+    if len(complete) > 1:
+        best = max(complete, key=complete.__getitem__)
+        sentences.append(f"Found: {best} is best, with {complete[best]:.2f}.")
+    if reached:
+        sentences.append(f"Reproduced, or better: {', '.join(reached)}.")
+    if missed:
+        sentences.append(f"Not reproduced: {', '.join(missed)}.")
+    return [" ".join(sentences)]
+
+
+def results_part(grid: Grid) -> str:
+    """The results in full: averages, all thirty algorithms, and the figures once there are records."""
     left = cells_left(grid)
-    parts = [origin(grid) + (f" {left} of 60 cells are {NOT_RUN}." if left else ""), ""]
+    parts = [origin(grid) + (f" {left} of {cells_wanted(grid)} cells are {NOT_RUN}." if left else ""), ""]
     parts += [markdown(headline_table(grid))]
     parts += [
         *([] if left else [highest_averages(grid), ""]),
@@ -50,11 +91,7 @@ def readme_part(grid: Grid) -> str:
         "anything was run."
         + (" The average over those run compares the same algorithms on both sides." if left else ""),
         "",
-        "<details><summary>All thirty algorithms</summary>",
-        "",
         markdown(algorithm_table(grid), not_run=NOT_RUN),
-        "</details>",
-        "",
     ]
     if grid.cells:
         parts += [f"![Test scores by category beside the paper's]({FIGURES}/{CATEGORIES}.png)", ""]
@@ -64,34 +101,45 @@ def readme_part(grid: Grid) -> str:
 
 
 def highest_averages(grid: Grid) -> str:
-    """Which column has the highest average over the thirty algorithms, ours and in the paper. All must be run."""
+    """Which column has the highest average over the thirty algorithms, ours and in the paper; empty without both."""
     ours, theirs = {}, {}
-    for column in COLUMNS:
+    for column in grid.columns:
         score, published = grid.column(column).average(), published_average(column, paper.labels())
-        if score is not None and published is not None:
-            ours[column.title], theirs[column.title] = score.mean, published.mean
-    best, published_best = max(ours, key=ours.__getitem__), max(theirs, key=theirs.__getitem__)
+        if score is not None:
+            ours[column.title] = score.mean
+        if published is not None:
+            theirs[column.title] = published.mean
+    found = [(means[best], best) for means in (ours, theirs) if means for best in [max(means, key=means.__getitem__)]]
+    if len(found) < 2:
+        return ""
+    (mean, best), (published_mean, published_best) = found
     return (
-        f"The highest average over the thirty algorithms is {ours[best]:.2f}, of {best}; in the paper it is "
-        f"{theirs[published_best]:.2f}, of {published_best}."
+        f"The highest average over the thirty algorithms is {mean:.2f}, of {best}; in the paper it is "
+        f"{published_mean:.2f}, of {published_best}."
     )
 
 
 def headline_table(grid: Grid) -> Table:
-    """The averages of the paper's three main columns, a row for each; while cells are missing, over the others, too."""
-    columns = [column for column in COLUMNS if paper.algorithm_scores(column.name)]
+    """The averages of the columns that have scores by algorithm, published or ours, a row for each.
+
+    While cells are missing, also those over the others.
+    """
+    columns = [column for column in grid.columns if has_ours(grid, column)]
     complete = is_complete(grid, columns)
     rows = []
     for column in columns:
-        scores, summary = grid.column(column), paper.summary(column.name)
+        scores, theirs = grid.column(column), summary(column)
         pairs: list[tuple[Cell, Cell]] = [
             (published_average(column, paper.labels()), scores.average()),
-            (paper.Score(summary.average_of_categories, None, summary.seeds), scores.average_of_categories()),
+            (
+                theirs and paper.Score(theirs.average_of_categories, None, theirs.seeds),
+                scores.average_of_categories(),
+            ),
         ]
         if not complete:
             pairs.append((published_average(column, scores.runs), scores.average_of_those_run()))
         partly = f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN
-        cells = [cell for theirs, ours in pairs for cell in (theirs, ours or partly, difference(theirs, ours))]
+        cells = [cell for other, ours in pairs for cell in (other, ours or partly, difference(other, ours))]
         if not complete:
             cells.append(Number(len(scores.runs), SHARE))
         rows.append(Row(column.name, f"{column.title} (rule {column.rule})", cells))

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from narkit.data.memory import check_memory
 from narkit.data.splits import SPLITS, benchmark_set
 from narkit.errors import UnknownNameError
 from narkit.files import write_whole
@@ -70,8 +71,13 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
     results = []
     for name in config.algorithms:
         count = num_samples if num_samples is not None else TEST.num_samples * ALGORITHMS[name].multiplier
+        num_nodes = ALGORITHMS[name].nodes_of_size(size)
+        together = part_size(num_nodes)
+        # Four numbers for every pair of nodes and every feature are the least that a network keeps of them.
+        kept = 16.0 * num_nodes**2 * config.hidden_size * together * len(config.seeds)
+        check_memory(f"{config.processor} at size {size}", kept, "choose a smaller --size")
         batch = benchmark_set(name, size, count, TEST.seed)
-        evaluation = EvaluationSet.of(batch, part_size(batch.num_nodes), with_hints=hints)
+        evaluation = EvaluationSet.of(batch, together, with_hints=hints)
         results.append(Evaluation(config, name, size, count, rule, evaluation.scores(programs, parameters)))
     return results
 

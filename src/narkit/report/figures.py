@@ -8,6 +8,7 @@ not random, and neither dates nor versions are written into them.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,13 +22,12 @@ from matplotlib.lines import Line2D
 
 from narkit.report import paper
 from narkit.report.grid import Grid, category_members
-from narkit.sweeps.systems import COLUMNS, Column
+from narkit.report.published import algorithm_scores, category_scores, summary
+from narkit.sweeps.systems import System
 from narkit.training.record import RunRecord
 
 INK, FAINT, CARD = "#1f2430", "#6b7280", "#ffffff"
-COLOURS = {"team": "#0072B2", "triplet_gmpnn_ood_val": "#D55E00", "triplet_gmpnn": "#009E73"}
-SHOWN = ("triplet_gmpnn", "triplet_gmpnn_ood_val", "team")  # the columns that the paper's own bar chart has
-CURVES = ("team", "triplet_gmpnn_ood_val")
+FREE_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#8a7a00", "#5b5b5b")  # Okabe and Ito's, the yellow darkened
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # letters stay letters
     "svg.hashsalt": "narkit",
@@ -70,17 +70,20 @@ def digest_of(path: Path) -> str | None:
     return found[1].decode() if found else None
 
 
-def column_named(name: str) -> Column:
-    return next(column for column in COLUMNS if column.name == name)
+def colours(grid: Grid) -> dict[str, str]:
+    """The colour of every system: its own, or the next one that is free."""
+    free = itertools.cycle(FREE_COLOURS)
+    return {system.name: system.colour or next(free) for system in grid.systems}
 
 
 def category_chart(grid: Grid) -> Figure:
-    """For each column a row of bars, ours beside the paper's, and a dot for every algorithm."""
+    """For each column with scores by algorithm a row of bars, ours beside the paper's; a dot is an algorithm."""
+    columns = [column for column in grid.columns if algorithm_scores(column) or grid.records(column)]
     with style():
-        figure = Figure(figsize=(11, 7.6), layout="constrained")
-        axes = figure.subplots(len(SHOWN), 1, sharex=True)
-        for axis, name in zip(axes, SHOWN, strict=True):
-            _draw_categories(axis, grid, column_named(name))
+        figure = Figure(figsize=(11, 1 + 2.2 * len(columns)), layout="constrained")
+        axes = figure.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
+        for axis, column in zip(axes, columns, strict=True):
+            _draw_categories(axis, grid, column, colours(grid)[column.name])
             axis.tick_params(axis="x", length=0)
         axes[-1].set_xticks(range(9), [*(_two_lines(name) for name in category_members()), "average of\nthe 8"])
         figure.suptitle(
@@ -94,21 +97,23 @@ def _two_lines(category: str) -> str:
     return category.replace(" and ", " and\n").replace("dynamic ", "dynamic\n")
 
 
-def _draw_categories(axis: Axes, grid: Grid, column: Column) -> None:
-    colour, scores, published = COLOURS[column.name], grid.column(column), paper.category_scores(column.name)
-    rows = paper.algorithm_scores(column.name)
+def _draw_categories(axis: Axes, grid: Grid, column: System, colour: str) -> None:
+    scores, published = grid.column(column), category_scores(column)
+    rows, whole = algorithm_scores(column), summary(column)
     for place, (category, members) in enumerate(category_members().items()):
-        theirs, ours = published[category], scores.category(category)
+        theirs, ours = published.get(category), scores.category(category)
         run = [name for name in members if name in scores.runs]
-        _bar(axis, place - 0.2, theirs.mean, colour, pale=True)
-        _dots(axis, place - 0.2, [rows[name].mean for name in members])
+        if theirs is not None:
+            _bar(axis, place - 0.2, theirs.mean, colour, pale=True)
+        _dots(axis, place - 0.2, [rows[name].mean for name in members if name in rows])
         _dots(axis, place + 0.2, [float(np.mean(scores.runs[name])) for name in run])
         if ours is not None:
             _bar(axis, place + 0.2, ours.mean, colour)
         else:
             _missing(axis, place + 0.2, f"{len(run)} of {len(members)} run" if run else "not run")
     average = scores.average_of_categories()
-    _bar(axis, 8 - 0.2, paper.summary(column.name).average_of_categories, colour, pale=True)
+    if whole is not None:
+        _bar(axis, 8 - 0.2, whole.average_of_categories, colour, pale=True)
     if average is not None:
         _bar(axis, 8 + 0.2, average.mean, colour)
     else:
@@ -119,7 +124,7 @@ def _draw_categories(axis: Axes, grid: Grid, column: Column) -> None:
     axis.set_title(f"{column.title} (ours: rule {column.rule}{seeds})", color=colour, loc="left", fontweight="bold")
 
 
-def _seeds(grid: Grid, column: Column) -> str:
+def _seeds(grid: Grid, column: System) -> str:
     counts = sorted({len(run) for run in grid.column(column).runs.values()})
     return f"{' or '.join(map(str, counts))} seeds"
 
@@ -142,8 +147,8 @@ def _missing(axis: Axes, place: float, words: str) -> None:
 
 
 def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
-    """The validation scores of TEAM and of the baseline over the steps: mean, and smallest to largest over seeds."""
-    columns = [column_named(name) for name in CURVES]
+    """The validation scores of every training over the steps: mean, and smallest to largest over seeds."""
+    columns, colour = _curve_columns(grid, validation), colours(grid)
     with style():
         figure = Figure(figsize=(13, 11), layout="constrained")
         axes = figure.subplots(6, 5, sharex=True, sharey=True)
@@ -151,23 +156,38 @@ def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
             axis.set_title(label, fontsize=9)
             axis.set(ylim=(0, 104), yticks=[0, 50, 100])
             axis.grid(axis="y", color="#e5e7eb", linewidth=0.6)
-            records = [(column, grid.cells.get((column.system, algorithm))) for column in columns]
+            records = [(column, grid.cells.get((column.training, algorithm))) for column in columns]
             absent = [_short(column) for column, record in records if record is None]
             for column, record in records:
                 if record is not None:
-                    _draw_curve(axis, record, COLOURS[column.name], validation)
+                    _draw_curve(axis, record, colour[column.name], validation)
             if absent:
-                words, height = ("not run yet", 0.5) if len(absent) == len(columns) else (f"{absent[0]}: not run", 0.04)
+                words, height = "not run yet", 0.5
+                if len(absent) < len(columns):
+                    words, height = f"{', '.join(absent)}: not run", 0.04
                 axis.text(0.5, height, words, transform=axis.transAxes, ha="center", color=FAINT, fontsize=8)
         longest = max((record.steps for record in grid.cells.values()), default=10_000)
         axes[-1, -1].set_xticks([0, longest / 2, longest], ["0", f"{longest // 2:,}", f"{longest:,}"])
         figure.suptitle(_curve_title(grid, validation), fontsize=10, x=0.01, ha="left")
-        lines = [Line2D([], [], color=COLOURS[c.name], label=_short(c), linewidth=2) for c in columns]
-        figure.legend(handles=lines, loc="outside upper right", ncols=2, labelcolor="linecolor", frameon=False)
+        lines = [Line2D([], [], color=colour[c.name], label=_short(c), linewidth=2) for c in columns]
+        place = "outside upper right"
+        figure.legend(handles=lines, loc=place, ncols=max(2, len(lines)), labelcolor="linecolor", frameon=False)
     return figure
 
 
-def _short(column: Column) -> str:
+def _curve_columns(grid: Grid, validation: str) -> list[System]:
+    """The trainings that a curve is drawn of, each under its last column: those with scores by algorithm, in print or
+    ours, the last of the table first."""
+    columns = [column for column in grid.columns if algorithm_scores(column) or _has_curve(grid, column, validation)]
+    return list({column.training: column for column in columns}.values())[::-1]
+
+
+def _has_curve(grid: Grid, column: System, validation: str) -> bool:
+    records = grid.records(column).values()
+    return any(each.name == validation for record in records for each in record.config.validations)
+
+
+def _short(column: System) -> str:
     """A column's title without its selection rule, which changes nothing about a curve."""
     return column.title.split(" +")[0]
 
@@ -179,6 +199,8 @@ def _curve_title(grid: Grid, validation: str) -> str:
 
 
 def _draw_curve(axis: Axes, record: RunRecord, colour: str, validation: str) -> None:
+    if not any(each.name == validation for each in record.config.validations):
+        return
     steps = [point.step for point in record.curve]
     # A seed that has diverged may have no score; JSON writes it as null.
     scores = 100 * np.array([point.scores[validation] for point in record.curve], dtype=float)

@@ -1,11 +1,11 @@
-"""The records of a preset's grid, systems times algorithms, as tables and figures read them."""
+"""The records of a grid, systems times algorithms, as tables and figures read them."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from narkit.errors import UnknownNameError
 from narkit.report import paper
 from narkit.report.paper import Score
 from narkit.sweeps.checks import check_file
-from narkit.sweeps.systems import COLUMNS, Column
+from narkit.sweeps.systems import SYSTEMS, System, trainings
 from narkit.training.presets import PRESETS
-from narkit.training.record import RunRecord, follows_preset
+from narkit.training.record import RunRecord
 
 
 class ResultsError(ValueError):
@@ -34,35 +34,47 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Grid:
-    """The records of a preset by system and algorithm, and those that were left out."""
+    """The records of systems by training and algorithm, and those that were left out."""
 
     folder: Path  # as it was asked for
-    place: Path  # within it, the folder of the preset's systems
-    preset: str
+    systems: tuple[System, ...]  # that were asked for, in the order of columns
+    places: Mapping[str, Path]  # within the folder, by preset: where the folders of its systems lie
     cells: Mapping[tuple[str, str], RunRecord]
     left_out: tuple[LeftOut, ...]
     digest: str  # of all files that were read; two grids with the same digest give the same report
 
-    def column(self, column: Column) -> ColumnScores:
-        """The scores of a column of the paper's tables, under the rule that was fixed for it."""
-        return self.scores(column.system, column.rule)
+    def column(self, system: System) -> ColumnScores:
+        """The scores of a system under the rule that was fixed for it."""
+        return self.scores(system, system.rule)
 
-    def scores(self, system: str, rule: str) -> ColumnScores:
+    def scores(self, system: System, rule: str) -> ColumnScores:
         """The scores of a system under a selection rule."""
         return ColumnScores({name: record.test_scores(name, rule) for name, record in self.records(system).items()})
 
-    def records(self, system: str) -> dict[str, RunRecord]:
-        """The records of a system by algorithm, in the paper's order."""
-        return {name: self.cells[system, name] for name in paper.labels() if (system, name) in self.cells}
+    def records(self, system: System) -> dict[str, RunRecord]:
+        """The records of a system's training by algorithm, in the paper's order."""
+        cells = ((name, self.cells.get((system.training, name))) for name in paper.labels())
+        return {name: record for name, record in cells if record is not None}
 
     @property
-    def systems(self) -> list[str]:
-        """The systems that have records, in the order of the paper's columns."""
-        return [system for system in dict.fromkeys(c.system for c in COLUMNS) if self.records(system)]
+    def columns(self) -> list[System]:
+        """The systems that tables show: those that were published, and those that have records."""
+        return [system for system in self.systems if system.published or self.records(system)]
 
-    def weights(self, system: str, algorithm: str) -> Path:
+    @property
+    def trained(self) -> list[System]:
+        """The systems that have records, in the order of columns; of those that share a training the first."""
+        return [system for system in trainings(self.systems) if self.records(system)]
+
+    @property
+    def preset(self) -> str:
+        """The presets that the records were made by, in words."""
+        found = dict.fromkeys(system.preset for system in self.trained)
+        return " and ".join(found) if found else main_preset(self.systems)
+
+    def weights(self, system: System, algorithm: str) -> Path:
         """Where the weights of a cell are, if they were kept."""
-        return self.place / system / f"{algorithm}.safetensors"
+        return self.places[system.preset] / system.training / f"{algorithm}.safetensors"
 
 
 @dataclass(frozen=True)
@@ -154,44 +166,82 @@ def category_members() -> dict[str, list[str]]:
     }
 
 
-def read_grid(
-    folder: str | os.PathLike, preset: str = "paper", *, empty: bool = False, free: Collection[str] = ()
-) -> Grid:
-    """Reads the records at `folder/preset/system/algorithm.json`, or at `folder/system/algorithm.json`.
+def main_preset(systems: Iterable[System]) -> str:
+    """The preset that most of the tables are about: the paper's, or the first."""
+    presets = [system.preset for system in systems]
+    return "paper" if "paper" in presets or not presets else presets[0]
 
-    Those that `narkit records check` refuses, in the wrong place or not made by the preset are left out, with the
-    reason. A folder without any record is an error unless `empty` says that it may be so. `free` names options in which
-    records may differ from the preset; such a grid is for `narkit.report.learning`, never for the preset's tables.
+
+def read_grid(
+    folder: str | os.PathLike,
+    preset: str | None = None,
+    *,
+    systems: Iterable[System] | None = None,
+    empty: bool = False,
+    free: Collection[str] = (),
+) -> Grid:
+    """Reads the records at `folder/PRESET/SYSTEM/ALGORITHM.json`, or at `folder/SYSTEM/ALGORITHM.json`.
+
+    Every system is read by its own preset, or all by the one that is given. By default the systems are those that are
+    registered, and processors without a system of their own that have a folder. Records that `narkit records check`
+    refuses, in the wrong place or not made by the preset are left out, with the reason. A folder without any record is
+    an error unless `empty` says that it may be so. `free` names options in which records may differ from the preset;
+    such a grid is for `narkit.report.learning`, never for the preset's tables.
     """
     folder = Path(folder)
-    if preset not in PRESETS:
+    if preset is not None and preset not in PRESETS:
         raise UnknownNameError("preset", preset, PRESETS)
     if not folder.is_dir():
         found = "a file" if folder.exists() else "no such folder"
         raise ResultsError(f"{folder}: expected a folder of results, as `narkit sweep` writes them, got {found}")
-    place = folder / preset if (folder / preset).is_dir() else folder
+    wanted = [system.under(preset) for system in (SYSTEMS.values() if systems is None else systems)]
+    places = _places(folder, wanted)
+    if systems is None:
+        wanted += _processors_with_records(places, wanted)
     cells, left_out, digest = {}, [], hashlib.sha256()
-    for path in _record_files(place):
-        name = path.relative_to(place).as_posix()
-        checked = check_file(path)
-        digest.update(f"{name}\n".encode() + (b"" if checked.unreadable else path.read_bytes()))
-        system, algorithm, record = path.parent.name, path.stem, checked.record
-        if record is None:
-            reason = f"cannot be read: {'; '.join(checked.problems)}"
-        elif checked.problems:
-            reason = f"`narkit records check` refuses it: {'; '.join(checked.problems)}"
-        else:
-            reason = _misfit(record, preset, system, algorithm, free)
-        if reason is None and record is not None:
-            cells[system, algorithm] = record
-        else:
-            left_out.append(LeftOut(name, reason or ""))
+    for place in dict.fromkeys(places.values()):
+        own = [system for system in wanted if places[system.preset] == place]
+        for path in _record_files(place):
+            name = path.relative_to(place).as_posix()
+            checked = check_file(path)
+            digest.update(f"{name}\n".encode() + (b"" if checked.unreadable else path.read_bytes()))
+            if checked.record is None:
+                reason = f"cannot be read: {'; '.join(checked.problems)}"
+            elif checked.problems:
+                reason = f"`narkit records check` refuses it: {'; '.join(checked.problems)}"
+            else:
+                reason = _misfit(checked.record, path, own, free)
+            if reason is None and checked.record is not None:
+                cells[path.parent.name, path.stem] = checked.record
+            else:
+                left_out.append(LeftOut(name, reason or ""))
     if not (cells or left_out or empty):
+        main = main_preset(wanted)
         raise ResultsError(
-            f"{folder}: expected records at {folder / preset}/SYSTEM/ALGORITHM.json, found none. Run `narkit sweep "
-            f"--preset {preset} --out {folder / preset}` first, or say --empty to show everything as not run"
+            f"{folder}: expected records at {folder / main}/SYSTEM/ALGORITHM.json, found none. Run `narkit sweep "
+            f"--preset {main} --out {folder / main}` first, or say --empty to show everything as not run"
         )
-    return Grid(folder, place, preset, cells, tuple(left_out), digest.hexdigest()[:12])
+    return Grid(folder, tuple(wanted), places, cells, tuple(left_out), digest.hexdigest()[:12])
+
+
+def _places(folder: Path, systems: Iterable[System]) -> dict[str, Path]:
+    """For every preset the folder of its systems: `folder/PRESET`, or the folder itself if it has none of these."""
+    presets = sorted({system.preset for system in systems}, key=lambda name: (name != "paper", name))
+    within = any((folder / name).is_dir() for name in presets)
+    return {name: folder / name if within else folder for name in presets}
+
+
+def _processors_with_records(places: Mapping[str, Path], systems: Sequence[System]) -> list[System]:
+    """Systems for folders that bear the name of a processor and of no system."""
+    from narkit.models.processors import PROCESSORS
+
+    known = {system.training for system in systems}
+    found = []
+    for preset, place in places.items():
+        folders = sorted({path.parent.name for path in _record_files(place)} - known)
+        found += [System(name, name, name, preset=preset) for name in folders if name in PROCESSORS]
+        known |= set(folders)
+    return found
 
 
 def _record_files(folder: Path) -> Iterator[Path]:
@@ -201,10 +251,16 @@ def _record_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _misfit(record: RunRecord, preset: str, system: str, algorithm: str, free: Collection[str]) -> str | None:
-    """Why a record, which is of this system and algorithm, is not the preset's, or None."""
-    if system not in {column.system for column in COLUMNS}:
-        return f"the tables have no column for the system {system}"
+def _misfit(record: RunRecord, path: Path, systems: Sequence[System], free: Collection[str]) -> str | None:
+    """Why a record is none of these systems', at this place; None if it is."""
+    training, algorithm = path.parent.name, path.stem
+    system = next((system for system in systems if system.training == training), None)
+    if system is None:
+        if training in SYSTEMS:
+            return f"the tables show {training} by the preset {SYSTEMS[training].preset}; say --preset for another"
+        return f"the tables have no column for the system {training}: expected one in narkit.SYSTEMS"
     if algorithm not in paper.labels():
         return f"the tables have no row for the algorithm {algorithm}"
-    return follows_preset(record, preset, free)
+    if record.config.processor != system.processor:
+        return f"expected the processor {system.processor} of the system {training}, got {record.config.processor}"
+    return system.why_not(record, free)

@@ -18,7 +18,7 @@ from narkit.report.provenance import remarks
 from narkit.report.published import published
 from narkit.report.rendering import MISSING, Cell, Heading, Number, Row, Table, markdown
 from narkit.report.reproduction import rule_averages, rule_remarks
-from narkit.report.tables import RULES, system_title
+from narkit.report.tables import RULES
 from narkit.training.presets import PRESETS
 from narkit.training.record import RunRecord
 
@@ -43,7 +43,7 @@ def learning_part(grid: Grid) -> str:
         "",
     ]
     for name, label in paper.labels().items():
-        if any((system, name) in grid.cells for system in grid.systems):
+        if any((system.training, name) in grid.cells for system in grid.trained):
             parts += [f"### {label}", "", markdown(score_table(grid, name))]
     parts += ["### What the selection rule changes", "", markdown(rule_averages(grid))]
     parts += [*(f"- {line}" for line in rule_remarks(grid)), ""]
@@ -75,15 +75,15 @@ def _origin(record: RunRecord) -> str:
 def score_table(grid: Grid, algorithm: str) -> Table:
     """The runs on an algorithm: a row for every system and rule."""
     rows = []
-    for system in grid.systems:
-        record = grid.cells.get((system, algorithm))
+    for system in grid.trained:
+        record = grid.cells.get((system.training, algorithm))
         if record is None:
             continue
         for rule in record.rules:
             scores = record.test_scores(algorithm, rule)
             steps = " / ".join(str(step) for step in record.selected[rule].steps)
-            cells = [_each(scores.tolist()), measured(scores), steps, published(system, rule, algorithm)]
-            rows.append(Row(f"{system}_{rule}", f"{system_title(system)}, {rule}", cells))
+            cells = [_each(scores.tolist()), measured(scores), steps, published(system.training, rule, algorithm)]
+            rows.append(Row(f"{system.training}_{rule}", f"{system.title}, {rule}", cells))
     headings = [
         Heading("seeds", "each seed"),
         Heading("ours", "mean", scores=True),
@@ -118,8 +118,8 @@ def time_table(grid: Grid) -> Table:
 def _records(grid: Grid) -> list[tuple[str, str, RunRecord]]:
     """Key, label and record of every run, system by system."""
     return [
-        (f"{system}_{name}", f"{system_title(system)}, {paper.labels()[name]}", record)
-        for system in grid.systems
+        (f"{system.training}_{name}", f"{system.title}, {paper.labels()[name]}", record)
+        for system in grid.trained
         for name, record in grid.records(system).items()
     ]
 

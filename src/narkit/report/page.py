@@ -1,67 +1,177 @@
-"""A report as one page that needs nothing else: tables, and figures as pictures within it."""
+"""A report as one page that needs nothing else: what was found, a heat map, statistics, figures, tables, provenance.
+
+The page is made from the templates beside this file; what is computed for it stands here, how it looks stands there.
+"""
 
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from narkit.report.grid import Grid
+from narkit.report import paper
+from narkit.report.figures import colours
+from narkit.report.findings import Findings, find, with_records
+from narkit.report.grid import Grid, measured
 from narkit.report.provenance import origin, remarks
-from narkit.report.rendering import Table, as_html
+from narkit.report.published import algorithm_scores
+from narkit.report.rendering import FORMATS, Heading, Number, Row, Score, Table, text
+from narkit.report.statistics import Ranking
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1f2430; --faint: #5b6472; --page: #ffffff; --line: #d5d9e0; --row: #f4f6f9; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e8ec; --faint: #a3abb8; --page: #14171c; --line: #363c47; --row: #1d2129; }
+TEMPLATES = Path(__file__).parent / "templates"
+CAPTIONS = {
+    "Categories": "Test scores by category. Pale bars are the published ones, full bars ours; a dot is an algorithm.",
+    "Learning curves": "Validation scores over training for every algorithm: the line is the mean of the seeds, the "
+    "band reaches from the lowest to the highest.",
+    "Triplet Edge Attention": "What a trained TEAM looks at on one graph. Left the graph; in the middle, for every "
+    "edge from i to j, the third node that counts most; on the right all weights of the edges from one node.",
 }
-body { background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 92rem; padding: 0 1.5rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
-nav a { color: inherit; margin-right: 1rem; }
-figure { margin: 2rem 0; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; white-space: nowrap; }
-caption { font-size: 1.1rem; font-weight: 600; padding-bottom: .5rem; text-align: left; }
-th, td { padding: .22rem .6rem; text-align: right; }
-thead th { border-bottom: 1px solid var(--line); font-weight: 600; }
-th[colspan] { text-align: center; } th[scope=row], thead th:first-child { font-weight: 400; text-align: left; }
-tbody tr:nth-child(even) { background: var(--row); }
-tr.summary th, tr.summary td { font-weight: 600; }
-tr:not(.summary) + tr.summary > * { border-top: 1px solid var(--line); }
-small, figcaption, .faint { color: var(--faint); } figcaption p { margin: .3rem 0; max-width: 70rem; }
-img { background: #ffffff; border-radius: 8px; box-sizing: border-box; max-width: 100%; padding: 8px; }
-@media print { body { max-width: none; } figure { break-inside: avoid; } }
-"""
+# How a figure, which is drawn dark on white, is shown on a dark page.
+DARK = {"#1f2430": "#e6e8ec", "#6b7280": "#a3abb8", "#ffffff": "#14171c", "#e5e7eb": "#2b313b", "#000000": "#e6e8ec"}
 
 
 def page(grid: Grid, tables: Sequence[Table], figures: Mapping[str, Path | str]) -> str:
     """The page. A figure is the path of an SVG file, or words that say why there is none."""
-    contents = [(_anchor(title), title) for title in figures] + [(table.name, table.title) for table in tables]
-    links = "".join(f'<a href="#{name}">{html.escape(title)}</a>' for name, title in contents)
-    lines = remarks(grid)
-    notes = "<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>" if lines else "<p>None.</p>"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>narkit: results beside the paper's</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>Triplet Edge Attention: our results beside the paper's</h1>\n<p>{html.escape(origin(grid))}</p>\n"
-        f"<nav>{links}</nav>\n{''.join(_figure(title, picture) for title, picture in figures.items())}"
-        f"{''.join(as_html(table) for table in tables)}"
-        f'<h2 id="remarks">Left out and diverged</h2>\n{notes}\n</body>\n</html>\n'
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"cell": text, "tone": _tone}
+    found = find(grid)
+    return environment.get_template("page.html").render(
+        style=(TEMPLATES / "page.css").read_text(),
+        script=(TEMPLATES / "page.js").read_text(),
+        findings=found.sentences,
+        best=found.best,
+        heat=_heat_map(grid, found),
+        ranking=found.ranking and diagram(found.ranking, grid),
+        figures=[_figure(title, picture) for title, picture in figures.items()],
+        tables=tables,
+        formats={"CSV": ".csv", "LaTeX": ".tex", "Markdown": ".md"},
+        groups=_groups,
+        score=lambda cell: isinstance(cell, Score),
+        origin=origin(grid),
+        remarks=remarks(grid),
     )
 
 
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
+assert set(FORMATS) == {".csv", ".tex", ".md"}  # what the page links to
 
 
-def _figure(title: str, picture: Path | str) -> str:
-    """A picture, by its content; as an image it keeps its own style and cannot disturb the page's."""
-    words = html.escape(title)
+def _tone(cell: Any, heading: Heading, row: Row) -> str:
+    """The class that colours a difference of scores: better, worse or neither. Of ranks the lower is better."""
+    if not (isinstance(cell, Number) and heading.key.endswith("_difference")) or heading.key.startswith("ratio"):
+        return ""
+    gain = -cell.value if row.key == "average_rank" else cell.value
+    return "better" if gain >= 0.005 else "worse" if gain <= -0.005 else "even"
+
+
+def _groups(table: Table) -> list[tuple[str, int]]:
+    """Neighbouring columns that have their heading's group in common."""
+    found: list[tuple[str, int]] = []
+    for heading in table.headings:
+        if found and found[-1][0] == heading.group:
+            found[-1] = (heading.group, found[-1][1] + 1)
+        else:
+            found.append((heading.group, 1))
+    return found if any(group for group, _ in found) else []
+
+
+def _heat_map(grid: Grid, found: Findings) -> dict[str, Any]:
+    """A row for each algorithm, a column for each system that has records."""
+    from narkit.algorithms import ALGORITHMS
+
+    systems, palette = with_records(grid), colours(grid)
+    rows = []
+    for name, label in paper.labels().items():
+        cells = [_heat_cell(grid, found, system, name) for system in systems]
+        rows.append({"name": name, "label": label, "category": ALGORITHMS[name].category, "cells": cells})
+    heads = [{"title": system.title, "rule": system.rule, "colour": palette[system.name]} for system in systems]
+    return {"systems": heads, "rows": rows, "categories": sorted({row["category"] for row in rows})}
+
+
+def _heat_cell(grid: Grid, found: Findings, system: Any, algorithm: str) -> dict[str, Any]:
+    runs = grid.column(system).runs
+    if algorithm not in runs:
+        return {"value": None}
+    score, published = measured(runs[algorithm]), algorithm_scores(system).get(algorithm)
+    words = f"{system.title}: {text(score)}"
+    if published is not None:
+        words += f"; published {text(published)}, difference {score.mean - published.mean:+.2f}"
+    row = found.comparisons.get(system.name, {}).get(algorithm)
+    sign = {"lower": "▼", "higher": "▲"}.get(row.verdict, "") if row else ""
+    if row is not None and row.corrected is not None and found.best is not None:
+        words += f"; beside {found.best.title} p = {row.corrected:.3f}"
+    return {
+        "value": score.mean,
+        "spread": "" if score.std is None else f"± {score.std:.1f}",
+        "difference": None if published is None else score.mean - published.mean,
+        "sign": sign,
+        "words": words.replace("-", "−") if published is not None else words,
+    }
+
+
+def _figure(title: str, picture: Path | str) -> dict[str, str]:
+    """A picture by its content; as an image it keeps its own style and cannot disturb the page's."""
+    anchor, caption = title.lower().replace(" ", "-"), CAPTIONS.get(title, title)
     if isinstance(picture, str):
-        return f'<figure id="{_anchor(title)}"><figcaption>{words}: {html.escape(picture)}</figcaption></figure>\n'
-    data = base64.b64encode(picture.read_bytes()).decode()
-    image = f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">'
-    return f'<figure id="{_anchor(title)}">{image}<figcaption>{words}</figcaption></figure>\n'
+        return {"anchor": anchor, "title": title, "missing": picture}
+    data = base64.b64encode(in_both_schemes(picture.read_text()).encode()).decode()
+    return {"anchor": anchor, "title": title, "caption": caption, "data": data, "file": picture.name}
+
+
+def in_both_schemes(drawing: str) -> str:
+    """An SVG that also reads in the dark: its letters and lines turn light, its card takes the page's colour."""
+    rules = "".join(
+        f'[style*="{what}: {light}"] {{ {what}: {dark} !important }} '
+        for light, dark in DARK.items()
+        for what in ("fill", "stroke")
+    )
+    style = f"<style>@media (prefers-color-scheme: dark) {{ text {{ fill: {DARK['#1f2430']} }} {rules}}}</style>"
+    start = drawing.index(">", drawing.index("<svg")) + 1
+    return drawing[:start] + style + drawing[start:]
+
+
+def diagram(ranking: Ranking, grid: Grid) -> dict[str, Any]:
+    """Where everything stands in the critical-difference diagram: systems on an axis of average ranks, and bars that
+    join those which are not told apart."""
+    palette, titles = colours(grid), {system.name: system.title for system in grid.systems}
+    lowest, highest = 1.0, float(max(2, len(ranking.ranks)))
+    left, right = 250.0, 550.0
+
+    def place(value: float) -> float:
+        return round(left + (value - lowest) / (highest - lowest) * (right - left), 1)
+
+    ordered = sorted(ranking.ranks.items(), key=lambda pair: pair[1])
+    half = (len(ordered) + 1) // 2
+    systems = []
+    for index, (name, value) in enumerate(ordered):
+        on_left = index < half
+        level = index if on_left else len(ordered) - 1 - index
+        systems.append(
+            {
+                "title": titles[name],
+                "rank": value,
+                "colour": palette[name],
+                "x": place(value),
+                "y": 78 + 22 * level + 10 * len(ranking.groups()),
+                "left": on_left,
+            }
+        )
+    bars = [
+        {"x1": place(ranking.ranks[group[0]]) - 4, "x2": place(ranking.ranks[group[-1]]) + 4, "y": 66 + 10 * index}
+        for index, group in enumerate(ranking.groups())
+    ]
+    return {
+        "systems": systems,
+        "bars": bars,
+        "ticks": [{"x": place(value), "label": value} for value in range(1, int(highest) + 1)],
+        "difference": ranking.critical_difference,
+        "width": min(round(place(lowest + ranking.critical_difference) - left, 1), right - left),
+        "algorithms": ranking.algorithms,
+        "height": 78 + 22 * half + 10 * len(bars),
+        "all": left + right,
+        "left": left,
+        "right": right,
+    }

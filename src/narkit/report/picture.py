@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from narkit import files
 from narkit.data.batch import Batch
 from narkit.errors import InstanceError
 from narkit.report.drawings import ARRAY, GRAPH, INTERVALS, POINTS, STRINGS, TABLE, drawing_kind
@@ -40,11 +41,17 @@ SIZES = {  # width and height of a panel in inches at five nodes, what a further
 
 def save_picture(batch: Batch, path: Path) -> None:
     """Draws the first run of a raw batch and writes the picture in the format that the name ends in."""
+    check_picture(path)
+    figure = draw(batch)
+    with files.replacing(path) as file:
+        figure.savefig(file, dpi=150, format=path.suffix[1:])
+
+
+def check_picture(path: Path) -> None:
+    """Raises where a picture cannot be written, before anything is drawn."""
     if path.suffix not in FORMATS:
         raise InstanceError(f"expected a name that ends in {', '.join(FORMATS)}, got {path.name!r}")
-    figure = draw(batch)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    files.check_place(path)
 
 
 def draw(batch: Batch) -> Figure:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from narkit.report import paper
 from narkit.report.grid import Grid, LeftOut, in_spreads, measured, read_grid
 from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown
-from narkit.report.tables import rules, system_title
+from narkit.report.tables import rules
 from narkit.training.record import RunRecord
 
 FOLDER = "float32"
@@ -25,7 +25,7 @@ def precision_part(grid: Grid) -> list[str]:
     """The lines of the comparison; none without such a folder."""
     if not (grid.folder / FOLDER).is_dir():
         return []
-    other = read_grid(grid.folder / FOLDER, grid.preset, empty=True)
+    other = read_grid(grid.folder / FOLDER, systems=grid.systems, empty=True)
     pairs, left_out = {}, list(other.left_out)
     for cell, record in other.cells.items():
         if reason := _misfit(cell, record, grid):
@@ -52,17 +52,17 @@ def _misfit(cell: tuple[str, str], record: RunRecord, grid: Grid) -> str | None:
 
 def _table(grid: Grid, pairs: dict[tuple[str, str], tuple[RunRecord, RunRecord]]) -> Table:
     rows = []
-    for system in grid.systems:
+    for system in grid.trained:
         for name, label in paper.labels().items():
-            if (system, name) not in pairs:
+            if (system.training, name) not in pairs:
                 continue
-            records = pairs[system, name]
+            records = pairs[system.training, name]
             for rule in rules(grid, system):
                 fused, full = (measured(record.test_scores(name, rule)) for record in records)
                 difference = fused.mean - full.mean
                 distance = in_spreads(difference, fused, full)
                 cells: list[Cell] = [fused, full, Number(difference, "{:+.2f}"), Number(distance, "{:+.1f}")]
-                rows.append(Row(f"{system}_{name}_{rule}", f"{system_title(system)}, {label}, rule {rule}", cells))
+                rows.append(Row(f"{system.training}_{name}_{rule}", f"{system.title}, {label}, rule {rule}", cells))
     headings = [
         Heading("fused", "fused kernels", scores=True),
         Heading("float32", "float32", scores=True),

@@ -6,20 +6,27 @@ from collections.abc import Iterable
 
 from narkit.report import paper
 from narkit.report.grid import Grid
-from narkit.sweeps.systems import COLUMNS
+from narkit.report.published import algorithm_scores
+from narkit.sweeps.systems import System, trainings
 
 
 def origin(grid: Grid) -> str:
     """How many records there are, and the commits, devices and versions that they were made with."""
     if not grid.cells:
+        if grid.left_out:
+            count = len(grid.left_out)
+            return (
+                f"No record of the preset {grid.preset}: {count} left out, for the reasons below, and no other found."
+            )
         return f"No record of the preset {grid.preset} yet: nothing was run."
     records = grid.cells.values()
     commits = _listed(record.commit or "unknown" for record in records)
     devices = _listed(record.device for record in records)
     versions = [_listed(f"{name} {record.versions.get(name, '?')}" for record in records) for name in ("narkit", "jax")]
-    counts = ", ".join(f"{len(grid.records(system))} of {system}" for system in grid.systems)
+    counts = ", ".join(f"{len(grid.records(system))} of {system.training}" for system in grid.trained)
+    plural = "s" if " and " in grid.preset else ""
     return (
-        f"From {len(grid.cells)} records of the preset {grid.preset} ({counts}); commit {commits}; {devices}; "
+        f"From {len(grid.cells)} records of the preset{plural} {grid.preset} ({counts}); commit {commits}; {devices}; "
         f"{', '.join(versions)}; digest of the records {grid.digest}."
     )
 
@@ -38,8 +45,16 @@ def remarks(grid: Grid) -> list[str]:
 
 def cells_left(grid: Grid) -> int:
     """How many cells of the columns that the paper has by algorithm were not run yet."""
-    systems = {column.system for column in COLUMNS if paper.algorithm_scores(column.name)}
-    return sum(len(paper.labels()) - len(grid.records(system)) for system in systems)
+    return cells_wanted(grid) - sum(len(grid.records(system)) for system in _published(grid))
+
+
+def cells_wanted(grid: Grid) -> int:
+    """How many cells those columns have."""
+    return len(paper.labels()) * len(_published(grid))
+
+
+def _published(grid: Grid) -> list[System]:
+    return list(trainings(system for system in grid.systems if algorithm_scores(system)))
 
 
 def _listed(words: Iterable[str]) -> str:

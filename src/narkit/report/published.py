@@ -1,18 +1,35 @@
-"""What the paper has published for a system under a selection rule."""
+"""What was published for a system; empty where nothing was."""
 
 from __future__ import annotations
 
 from narkit.report import paper
-from narkit.report.paper import Score
-from narkit.sweeps.systems import COLUMNS
+from narkit.report.paper import Score, Summary
+from narkit.sweeps.systems import System, sharing
 
 
-def published(system: str, rule: str, algorithm: str) -> Score | None:
-    """The paper's score of a system that was selected on a validation set of the same size.
+def algorithm_scores(system: System) -> dict[str, Score]:
+    """The published scores of a system by algorithm; empty if there are none, or only those of categories."""
+    return paper.algorithm_scores(system.published) if system.published else {}
 
-    It does not say which of equal checkpoints it took, so both rules of a set have it. It has none of the end of
+
+def category_scores(system: System) -> dict[str, Score]:
+    """The published scores of a system by category."""
+    return paper.category_scores(system.published) if system.published else {}
+
+
+def summary(system: System) -> Summary | None:
+    """The published averages of a system."""
+    return paper.summary(system.published) if system.published else None
+
+
+def published(training: str, rule: str, algorithm: str) -> Score | None:
+    """The published score of a training that was selected on a validation set of the same size.
+
+    The paper does not say which of equal checkpoints it took, so both rules of a set have it. It has none of the end of
     training, and of TEAM only that with validation at size 32.
     """
     validation = rule.removesuffix("_first")
-    columns = [column.name for column in COLUMNS if (column.system, column.rule) == (system, validation)]
-    return paper.algorithm_scores(columns[0]).get(algorithm) if columns else None
+    for system in sharing(training):
+        if system.rule == validation:
+            return algorithm_scores(system).get(algorithm)
+    return None

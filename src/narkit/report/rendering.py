@@ -1,9 +1,8 @@
-"""A table of scores, and how it is written: Markdown, LaTeX, CSV and HTML."""
+"""A table of scores, and how it is written: Markdown, LaTeX and CSV. The page has a template of its own."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -179,41 +178,6 @@ def document(names: Sequence[str], figures: Sequence[str]) -> str:
         r"\end{document}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def as_html(table: Table) -> str:
-    """The table as HTML, with its title as the caption and its notes below."""
-    parts = [f'<figure class="table" id="{table.name}">', '<div class="wide"><table>']
-    parts.append(f"<caption>{html.escape(table.title)}</caption>")
-    parts.append(f"<thead>{_html_groups(table)}{_html_row('th', [table.corner, *(h.label for h in table.headings)])}")
-    parts.append("</thead><tbody>")
-    for row in table.rows:
-        cells = "".join(f"<td>{_html_cell(cell)}</td>" for cell in row.cells)
-        kind = ' class="summary"' if row.summary else ""
-        parts.append(f'<tr{kind}><th scope="row">{html.escape(row.label)}</th>{cells}</tr>')
-    notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
-    parts.append(f"</tbody></table></div><figcaption>{notes}</figcaption></figure>")
-    return "\n".join(parts) + "\n"
-
-
-def _html_groups(table: Table) -> str:
-    if not any(heading.group for heading in table.headings):
-        return ""
-    groups = [(group, len(list(members))) for group, members in groupby(table.headings, key=lambda h: h.group)]
-    cells = "".join(f'<th colspan="{count}">{html.escape(group)}</th>' for group, count in groups)
-    return f"<tr><td></td>{cells}</tr>\n"
-
-
-def _html_row(tag: str, words: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(word)}</{tag}>" for word in words) + "</tr>"
-
-
-def _html_cell(cell: Cell) -> str:
-    """A score with its spread in smaller letters."""
-    if not isinstance(cell, Score):
-        return html.escape(text(cell))
-    mean, _, spread = text(cell).partition(" ")
-    return f"{mean} <small>{spread}</small>" if spread else mean
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {

@@ -20,9 +20,10 @@ from narkit.report.grid import Grid, in_spreads
 from narkit.report.paper import Score
 from narkit.report.precision import precision_part
 from narkit.report.provenance import origin, remarks
+from narkit.report.published import algorithm_scores
 from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown, text
-from narkit.report.tables import RULES, rules, system_title
-from narkit.sweeps.systems import COLUMNS, Column
+from narkit.report.tables import RULES, rules
+from narkit.sweeps.systems import System
 from narkit.training.record import RunRecord
 
 NEAR = 2.0  # standard deviations
@@ -59,12 +60,12 @@ class Agreement:
         return abs(self.in_paper_spreads) <= NEAR
 
 
-def agreements(grid: Grid, column: Column) -> dict[str, Agreement]:
+def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
     """The rows of a column that were run, by algorithm."""
     scores = grid.column(column)
     return {
         name: Agreement(published, ours)
-        for name, published in paper.algorithm_scores(column.name).items()
+        for name, published in algorithm_scores(column).items()
         if (ours := scores.algorithm(name)) is not None
     }
 
@@ -72,18 +73,18 @@ def agreements(grid: Grid, column: Column) -> dict[str, Agreement]:
 def reproduction_part(grid: Grid) -> str:
     """The generated part of `docs/reproduction.md`."""
     parts = [origin(grid), *(f"- {line}" for line in remarks(grid)), ""]
-    for column in COLUMNS:
-        if paper.algorithm_scores(column.name):
+    for column in grid.columns:
+        if algorithm_scores(column):
             parts += [f"### {column.title}", "", _verdict(grid, column), "", markdown(agreement_table(grid, column))]
     parts += ["### What the selection rule changes", "", RULES, ""]
-    if grid.systems:
+    if grid.trained:
         parts += [markdown(rule_averages(grid)), *(f"- {line}" for line in rule_remarks(grid)), ""]
     else:
         parts += [f"All rules: {NOT_RUN}.", ""]
     if precision := precision_part(grid):
         parts += ["### Precision", "", *precision, ""]
     parts += ["### Time", ""]
-    if grid.systems:
+    if grid.trained:
         parts += [markdown(time_table(grid))]
         parts += [TIME, "", *(f"- {line}" for line in running_lines(grid)), ""]
     else:
@@ -95,7 +96,7 @@ def _signed(points: float) -> str:
     return text(Number(points, "{:+.1f}"))
 
 
-def _verdict(grid: Grid, column: Column) -> str:
+def _verdict(grid: Grid, column: System) -> str:
     rows = agreements(grid, column)
     if not rows:
         return f"All thirty rows: {NOT_RUN}."
@@ -113,11 +114,11 @@ def _that_were_run(count: int) -> str:
     return "" if count == len(paper.labels()) else " that were run"
 
 
-def agreement_table(grid: Grid, column: Column) -> Table:
+def agreement_table(grid: Grid, column: System) -> Table:
     """The thirty rows of a column: both scores, their difference, and in how many standard deviations."""
     rows, found = [], agreements(grid, column)
     for name, label in paper.labels().items():
-        published, row = paper.algorithm_scores(column.name)[name], found.get(name)
+        published, row = algorithm_scores(column)[name], found.get(name)
         cells: list[Cell] = [published, None, None, None, None, NOT_RUN]
         if row is not None:
             distances = [Number(row.in_paper_spreads, "{:+.1f}"), Number(row.in_both_spreads, "{:+.1f}")]
@@ -137,12 +138,12 @@ def agreement_table(grid: Grid, column: Column) -> Table:
 
 def rule_averages(grid: Grid) -> Table:
     """For every system and rule the average over the algorithms that were run."""
-    names = list(dict.fromkeys(rule for system in grid.systems for rule in rules(grid, system)))
+    names = list(dict.fromkeys(rule for system in grid.trained for rule in rules(grid, system)))
     rows = []
-    for system in grid.systems:
+    for system in grid.trained:
         of_system = rules(grid, system)
         cells = [grid.scores(system, rule).average_of_those_run() if rule in of_system else None for rule in names]
-        rows.append(Row(system, system_title(system), [*cells, Number(len(grid.records(system)), "{:.0f}")]))
+        rows.append(Row(system.training, system.title, [*cells, Number(len(grid.records(system)), "{:.0f}")]))
     headings = [*(Heading(rule, rule, scores=True) for rule in names), Heading("algorithms", "algorithms")]
     return Table("rules", "Averages under every rule", "System", headings, rows)
 
@@ -151,7 +152,7 @@ def rule_remarks(grid: Grid) -> list[str]:
     """Where the tie rule, the validation size and stopping early change a score by much."""
     pairs = [("id", "id_first"), ("ood", "ood_first"), ("ood", "id"), ("ood", "last")]
     lines = []
-    for system in grid.systems:
+    for system in grid.trained:
         known = rules(grid, system)
         for rule, other in pairs:
             if rule not in known or other not in known:
@@ -167,21 +168,21 @@ def rule_remarks(grid: Grid) -> list[str]:
                 if large
                 else f"; no row by {LARGE:.0f} points or more"
             )
-            lines.append(f"{system_title(system)}, {rule} rather than {other}: {_signed(mean)} on average{named}.")
+            lines.append(f"{system.title}, {rule} rather than {other}: {_signed(mean)} on average{named}.")
     return lines
 
 
 def time_table(grid: Grid) -> Table:
     """How long every cell took, and all of a system together."""
     rows = []
-    for system in grid.systems:
+    for system in grid.trained:
         records = grid.records(system)
         for name, record in records.items():
-            label = f"{system_title(system)}, {paper.labels()[name]}"
-            rows.append(Row(f"{system}_{name}", label, [*_minutes([record]), record.device]))
+            label = f"{system.title}, {paper.labels()[name]}"
+            rows.append(Row(f"{system.training}_{name}", label, [*_minutes([record]), record.device]))
         devices = ", ".join(sorted({record.device for record in records.values()}))
-        label = f"{system_title(system)}, all {len(records)}{_that_were_run(len(records))}"
-        rows.append(Row(f"{system}_all", label, [*_minutes(list(records.values())), devices], summary=True))
+        label = f"{system.title}, all {len(records)}{_that_were_run(len(records))}"
+        rows.append(Row(f"{system.training}_all", label, [*_minutes(list(records.values())), devices], summary=True))
     headings = [
         Heading("minutes", "minutes"),
         Heading("training", "training"),
@@ -199,7 +200,7 @@ def running_lines(grid: Grid) -> list[str]:
 
     Where the cells ran on several kinds of devices, each kind has its own line: their minutes are not comparable.
     """
-    groups = {system_title(system): list(grid.records(system).values()) for system in grid.systems}
+    groups = {system.title: list(grid.records(system).values()) for system in grid.trained}
     if len(groups) > 1:
         groups["All systems"] = list(grid.cells.values())
     lines = []

@@ -7,8 +7,9 @@
 - Table 3: the parameters of TEAM relative to the baseline's.
 - The appendix has every selection rule of every run.
 
-A column has one rule, fixed in `systems.COLUMNS`. What was not run is missing; a column with a missing cell has no
-averages, only those over the cells that it has, beside the paper's over the same cells. Such rows go when all is run.
+A column is a system under its one rule, fixed in `narkit.SYSTEMS`. Where nothing was published the cells are empty.
+What was not run is missing; a column with a missing cell has no averages, only those over the cells that it has, beside
+the paper's over the same cells. Such rows go when all is run.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ import numpy as np
 from narkit.report import paper
 from narkit.report.grid import Grid, category_members
 from narkit.report.paper import Score
+from narkit.report.published import algorithm_scores, category_scores, summary
 from narkit.report.rendering import Cell, Heading, Number, Row, Table
-from narkit.sweeps.systems import COLUMNS, Column
+from narkit.sweeps.systems import System
 
 SHARE = "{:.0f} of 30"
 THOSE_RUN = "average_of_those_run"
@@ -36,7 +38,7 @@ RULES = (
     "the end of training."
 )
 
-Values = Callable[[Column], tuple[Cell, Cell]]
+Values = Callable[[System], tuple[Cell, Cell]]
 """What the paper has for a column, and what we have."""
 
 
@@ -47,28 +49,30 @@ def all_tables(grid: Grid) -> list[Table]:
 
 def category_table(grid: Grid) -> Table:
     """The paper's Table 1."""
-    ranks = average_ranks(grid)
+    columns, ranks = grid.columns, average_ranks(grid)
 
     def category(name: str) -> Row:
-        values: Values = lambda c: (paper.category_scores(c.name)[name], grid.column(c).category(name))  # noqa: E731
-        return _row(grid, COLUMNS, name.replace(" ", "_"), name.capitalize(), values)
+        values: Values = lambda c: (category_scores(c).get(name), grid.column(c).category(name))  # noqa: E731
+        return _row(grid, columns, name.replace(" ", "_"), name.capitalize(), values)
 
-    def rank(column: Column) -> tuple[Cell, Cell]:
-        ours = ranks.get(column.name)
+    def rank(column: System) -> tuple[Cell, Cell]:
+        theirs, ours = summary(column), ranks.get(column.name)
         # Ranks are multiples of 1/8; the paper rounds 1.625 up.
-        return Number(paper.summary(column.name).average_rank), None if ours is None else Number(ours + 1e-9)
+        return theirs and Number(theirs.average_rank), None if ours is None else Number(ours + 1e-9)
 
-    def above(threshold: int, published: int, column: Column) -> tuple[Cell, Cell]:
-        scores = grid.column(column)
-        return Number(published, SHARE), Number(scores.above(threshold), SHARE) if scores.complete else None
+    def above(threshold: int, column: System) -> tuple[Cell, Cell]:
+        theirs, scores = summary(column), grid.column(column)
+        count = theirs and (theirs.above_90 if threshold == 90 else theirs.above_50)
+        ours = Number(scores.above(threshold), SHARE) if scores.complete else None
+        return None if count is None else Number(count, SHARE), ours
 
     rows = [
         *(category(name) for name in category_members()),
-        _average_of_categories(grid, COLUMNS),
-        _row(grid, COLUMNS, "average_rank", "Average rank", rank, summary=True),
-        _row(grid, COLUMNS, "above_90", "> 90 %", lambda c: above(90, paper.summary(c.name).above_90, c), summary=True),
-        _row(grid, COLUMNS, "above_50", "> 50 %", lambda c: above(50, paper.summary(c.name).above_50, c), summary=True),
-        *_number_run(grid, COLUMNS),
+        _average_of_categories(grid, columns),
+        _row(grid, columns, "average_rank", "Average rank", rank, summary=True),
+        _row(grid, columns, "above_90", "> 90 %", lambda c: above(90, c), summary=True),
+        _row(grid, columns, "above_50", "> 50 %", lambda c: above(50, c), summary=True),
+        *_number_run(grid, columns),
     ]
     notes = [
         LEGEND,
@@ -76,21 +80,21 @@ def category_table(grid: Grid) -> Table:
         "average is that of the seeds' own averages.",
         "For the average rank, our complete columns stand in for the paper's among its six.",
     ]
-    return Table("table1", "Table 1: categories", "Category", _headings(grid, COLUMNS), rows, notes)
+    return Table("table1", "Table 1: categories", "Category", _headings(grid, columns), rows, notes)
 
 
 def algorithm_table(grid: Grid) -> Table:
     """The paper's Table 2."""
-    columns = [column for column in COLUMNS if has_ours(grid, column)]
+    columns = [column for column in grid.columns if has_ours(grid, column)]
 
     def algorithm(name: str, label: str) -> Row:
-        values: Values = lambda c: (paper.algorithm_scores(c.name).get(name), grid.column(c).algorithm(name))  # noqa: E731
+        values: Values = lambda c: (algorithm_scores(c).get(name), grid.column(c).algorithm(name))  # noqa: E731
         return _row(grid, columns, name, label, values)
 
-    def average(column: Column) -> tuple[Cell, Cell]:
+    def average(column: System) -> tuple[Cell, Cell]:
         return published_average(column, paper.labels()), grid.column(column).average()
 
-    def average_of_those_run(column: Column) -> tuple[Cell, Cell]:
+    def average_of_those_run(column: System) -> tuple[Cell, Cell]:
         scores = grid.column(column)
         return published_average(column, scores.runs), scores.average_of_those_run()
 
@@ -138,7 +142,7 @@ def parameter_table() -> Table:
 
 def rule_table(grid: Grid) -> Table:
     """The appendix: every run under every selection rule."""
-    pairs = [(system, rule) for system in grid.systems for rule in rules(grid, system)]
+    pairs = [(system, rule) for system in grid.trained for rule in rules(grid, system)]
     scores = [grid.scores(system, rule) for system, rule in pairs]
     rows = [
         *(Row(name, label, [s.algorithm(name) for s in scores]) for name, label in paper.labels().items()),
@@ -147,40 +151,35 @@ def rule_table(grid: Grid) -> Table:
     if not all(s.complete for s in scores):
         of_those_run: list[Cell] = [s.average_of_those_run() for s in scores]
         rows.append(Row(THOSE_RUN, "Average over those run only", of_those_run, summary=True))
-    used = "; ".join(f"{column.title}: {column.rule}" for column in COLUMNS)
+    used = "; ".join(f"{column.title}: {column.rule}" for column in grid.columns)
     notes = [LEGEND, RULES, f"The other tables use one rule for each column, fixed before anything was run: {used}."]
-    headings = [Heading(f"{system}_{rule}", rule, system_title(system), True) for system, rule in pairs]
+    headings = [Heading(f"{system.training}_{rule}", rule, system.title, True) for system, rule in pairs]
     return Table("appendix_rules", "Appendix: every selection rule", "Algorithm", headings, rows, notes)
 
 
-def rules(grid: Grid, system: str) -> list[str]:
+def rules(grid: Grid, system: System) -> list[str]:
     """The selection rules of a system's runs; a preset gives the same to all."""
     return next((list(record.rules) for record in grid.records(system).values()), [])
 
 
-def system_title(system: str) -> str:
-    """A system's name in print."""
-    return next(column.title for column in COLUMNS if column.system == system)
-
-
-def has_ours(grid: Grid, column: Column) -> bool:
+def has_ours(grid: Grid, column: System) -> bool:
     """Whether a column shows ours: always where the paper has scores by algorithm, else once there are records."""
-    return bool(paper.algorithm_scores(column.name) or grid.records(column.system))
+    return bool(algorithm_scores(column) or grid.records(column))
 
 
-def is_complete(grid: Grid, columns: Sequence[Column]) -> bool:
+def is_complete(grid: Grid, columns: Sequence[System]) -> bool:
     """Whether all thirty algorithms were run in every column that shows ours."""
     return all(grid.column(column).complete for column in columns if has_ours(grid, column))
 
 
-def published_average(column: Column, names: Collection[str]) -> Score | None:
+def published_average(column: System, names: Collection[str]) -> Score | None:
     """The paper's average of a column over some algorithms; None where it has no scores by algorithm."""
-    scores, summary = paper.algorithm_scores(column.name), paper.summary(column.name)
+    scores, whole = algorithm_scores(column), summary(column)
     chosen = [score.mean for name, score in scores.items() if name in names]
-    if not chosen:
+    if not chosen or whole is None:
         return None
-    printed = summary.average_of_algorithms if len(chosen) == len(scores) else None
-    return Score(float(np.mean(chosen)) if printed is None else printed, None, summary.seeds)
+    printed = whole.average_of_algorithms if len(chosen) == len(scores) else None
+    return Score(float(np.mean(chosen)) if printed is None else printed, None, whole.seeds)
 
 
 def difference(published: Cell, ours: Cell) -> Cell:
@@ -195,17 +194,19 @@ def difference(published: Cell, ours: Cell) -> Cell:
 
 
 def average_ranks(grid: Grid) -> dict[str, float]:
-    """The average rank of our complete columns, each in the paper's place among its six columns."""
-    ours = {column.name: grid.column(column) for column in COLUMNS if grid.column(column).complete}
+    """The average rank of our complete columns, each in its published place among the published columns.
+
+    One that was not published is ranked among those, too, and changes none of their ranks.
+    """
+    ours = {column.name: grid.column(column) for column in grid.columns if grid.column(column).complete}
     ranks: dict[str, list[int]] = {name: [] for name in ours}
     for category in category_members():
-        means = {column.name: paper.category_scores(column.name)[category].mean for column in COLUMNS}
-        for name, scores in ours.items():
-            score = scores.category(category)
+        scores = {name: column.category(category) for name, column in ours.items()}
+        means = {column.name: category_scores(column)[category].mean for column in grid.columns if column.published}
+        means |= {name: score.mean for name, score in scores.items() if score is not None and name in means}
+        for name, score in scores.items():
             assert score is not None  # since the column is complete
-            means[name] = score.mean
-        for name in ours:
-            ranks[name].append(1 + sum(other > means[name] for other in means.values()))
+            ranks[name].append(1 + sum(other > score.mean for other in means.values()))
     return {name: float(np.mean(values)) for name, values in ranks.items()}
 
 
@@ -221,36 +222,43 @@ def count_parameters(algorithm: str, processor: str) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(reasoner))
 
 
-def _headings(grid: Grid, columns: Sequence[Column]) -> list[Heading]:
+def _headings(grid: Grid, columns: Sequence[System]) -> list[Heading]:
     headings = []
     for column in columns:
-        headings.append(Heading(f"{column.name}_paper", "paper", column.title, True))
+        paper, ours, difference = (f"{column.name}_{what}" for what in ("paper", "ours", "difference"))
+        if column.published:
+            headings.append(Heading(paper, "paper", column.title, True))
         if has_ours(grid, column):
-            headings.append(Heading(f"{column.name}_ours", "ours", column.title, True))
-            headings.append(Heading(f"{column.name}_difference", "difference", column.title))
+            headings.append(Heading(ours, "ours", column.title, True))
+        if column.published and has_ours(grid, column):
+            headings.append(Heading(difference, "difference", column.title))
     return headings
 
 
-def _row(grid: Grid, columns: Sequence[Column], key: str, label: str, values: Values, *, summary: bool = False) -> Row:
+def _row(grid: Grid, columns: Sequence[System], key: str, label: str, values: Values, *, summary: bool = False) -> Row:
     """The row under `_headings`: for every column the paper's value, ours and the difference."""
     cells: list[Cell] = []
     for column in columns:
         published, ours = values(column)
-        cells += [published, ours, difference(published, ours)] if has_ours(grid, column) else [published]
+        if column.published:
+            cells.append(published)
+        if has_ours(grid, column):
+            cells.append(ours)
+        if column.published and has_ours(grid, column):
+            cells.append(difference(published, ours))
     return Row(key, label, cells, summary)
 
 
-def _average_of_categories(grid: Grid, columns: Sequence[Column]) -> Row:
-    def values(column: Column) -> tuple[Cell, Cell]:
-        published = paper.summary(column.name)
-        return Score(published.average_of_categories, None, published.seeds), grid.column(
-            column
-        ).average_of_categories()
+def _average_of_categories(grid: Grid, columns: Sequence[System]) -> Row:
+    def values(column: System) -> tuple[Cell, Cell]:
+        theirs = summary(column)
+        published = theirs and Score(theirs.average_of_categories, None, theirs.seeds)
+        return published, grid.column(column).average_of_categories()
 
     return _row(grid, columns, "average_of_categories", "Average of the 8 categories", values, summary=True)
 
 
-def _number_run(grid: Grid, columns: Sequence[Column]) -> list[Row]:
+def _number_run(grid: Grid, columns: Sequence[System]) -> list[Row]:
     """How many algorithms were run, while any is missing."""
     if is_complete(grid, columns):
         return []

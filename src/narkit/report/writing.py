@@ -11,7 +11,7 @@ from narkit.errors import UnknownNameError
 from narkit.files import write_whole
 from narkit.models.serialization import ModelFileError, load
 from narkit.report import documents, figures
-from narkit.report.documents import readme_part, with_part
+from narkit.report.documents import readme_part, results_part, with_part
 from narkit.report.grid import Grid, ResultsError
 from narkit.report.learning import learning_part
 from narkit.report.page import page
@@ -26,28 +26,29 @@ from narkit.spec import ALGORITHMS
 INSTANCE = (8, 1, 0.6)
 PREFERRED = "bfs"
 
-README, REPRODUCTION, LEARNING = "--readme", "--reproduction", "--learning"
+README, RESULTS_PAGE, REPRODUCTION, LEARNING = "--readme", "--results-page", "--reproduction", "--learning"
 PARTS: Mapping[str, Callable[[Grid], str]] = {
     README: readme_part,
+    RESULTS_PAGE: results_part,
     REPRODUCTION: reproduction_part,
     LEARNING: learning_part,
 }
 """What is written into a document, by the option that names the document."""
 
 
-def write(
-    grid: Grid, out: Path | None, readme: Path | None, reproduction: Path | None, validation: str = "ood"
-) -> list[Path]:
-    """Writes what was asked for, a report if nothing was; returns the files."""
-    if out is None and readme is None and reproduction is None:
+def write(grid: Grid, out: Path | None, files: Mapping[str, Path], validation: str = "ood") -> list[Path]:
+    """Writes what was asked for, a report if nothing was; returns the files. `files` are documents by their option."""
+    if out is None and not files:
         out = Path("report")
-    # Documents without a place for their part are refused before anything is written.
-    for file, option in ((readme, README), (reproduction, REPRODUCTION)):
-        if file is not None:
-            updated(grid, option, file)
+    for (
+        option,
+        file,
+    ) in files.items():  # documents without a place for their part are refused before anything is written
+        updated(grid, option, file)
     written = write_report(grid, out, validation) if out is not None else []
-    written += write_readme(grid, readme) if readme is not None else []
-    return written + (write_part(grid, REPRODUCTION, reproduction) if reproduction is not None else [])
+    for option, file in files.items():
+        written += write_part(grid, option, file)
+    return written
 
 
 def summary(grid: Grid, written: list[Path]) -> list[str]:
@@ -97,12 +98,13 @@ def _write_figures(grid: Grid, out: Path, validation: str) -> dict[str, Path | s
 
 def _write_attention(grid: Grid, path: Path) -> Path | str:
     """The attention of a trained TEAM on a small graph, breadth-first search's if its weights are there."""
-    graphs = [name for name in grid.records("team") if ALGORITHMS[name].category == "graphs"]
-    for name in sorted(graphs, key=lambda name: name != PREFERRED):
-        if not grid.weights("team", name).is_file():
+    cells = [(system, name) for system in grid.trained if system.processor == "team" for name in grid.records(system)]
+    graphs = [(system, name) for system, name in cells if ALGORITHMS[name].category == "graphs"]
+    for system, name in sorted(graphs, key=lambda cell: cell[1] != PREFERRED):
+        if not grid.weights(system, name).is_file():
             continue
         try:
-            reasoner = load(grid.weights("team", name))
+            reasoner = load(grid.weights(system, name))
         except ModelFileError as error:
             return f"not drawn: {error}"
         with figures.style():
@@ -114,22 +116,16 @@ def _write_attention(grid: Grid, path: Path) -> Path | str:
     return "not drawn: no weights of TEAM on a graph algorithm beside the records"
 
 
-def write_readme(grid: Grid, readme: Path) -> list[Path]:
-    """Brings the README's results up to date, and the figures that they show."""
-    write_part(grid, README, readme)
-    if not grid.cells:
-        return [readme]
-    folder = readme.parent / documents.FIGURES
+def write_part(grid: Grid, option: str, file: Path) -> list[Path]:
+    """Brings the generated part of a document up to date, and the figures that it shows."""
+    write_whole(file, updated(grid, option, file))
+    if option != RESULTS_PAGE or not grid.cells:
+        return [file]
+    folder = file.parent / documents.FIGURES
     folder.mkdir(parents=True, exist_ok=True)
     figures.save(figures.category_chart(grid), folder / documents.CATEGORIES, grid.digest, (".png",))
     figures.save(figures.learning_curves(grid), folder / documents.CURVES, grid.digest, (".png",))
-    return [readme, folder / f"{documents.CATEGORIES}.png", folder / f"{documents.CURVES}.png"]
-
-
-def write_part(grid: Grid, option: str, file: Path) -> list[Path]:
-    """Brings the generated part of a document up to date."""
-    write_whole(file, updated(grid, option, file))
-    return [file]
+    return [file, folder / f"{documents.CATEGORIES}.png", folder / f"{documents.CURVES}.png"]
 
 
 def updated(grid: Grid, option: str, file: Path) -> str:
@@ -146,18 +142,15 @@ def _command(grid: Grid, option: str, file: Path) -> str:
     return f"narkit report {above}{results.name}/ {option} {folder}{file.name}"
 
 
-def outdated(grid: Grid, readme: Path | None, reproduction: Path | None, learning: Path | None = None) -> list[str]:
+def outdated(grid: Grid, files: Mapping[str, Path]) -> list[str]:
     """What does not follow from the records, one line each; empty if all is up to date."""
     problems = []
-    if readme is not None:
-        if updated(grid, README, readme) != readme.read_text():
-            problems.append(f"{readme}: its results do not follow from {grid.folder}")
-        if grid.cells:
+    for option, file in files.items():
+        if updated(grid, option, file) != file.read_text():
+            problems.append(f"{file}: its generated part does not follow from {grid.folder}")
+        if option == RESULTS_PAGE and grid.cells:
             for name in (documents.CATEGORIES, documents.CURVES):
-                path = readme.parent / documents.FIGURES / f"{name}.png"
+                path = file.parent / documents.FIGURES / f"{name}.png"
                 if not path.is_file() or figures.digest_of(path) != grid.digest:
                     problems.append(f"{path}: was not drawn from the records in {grid.folder}")
-    for file, option in ((reproduction, REPRODUCTION), (learning, LEARNING)):
-        if file is not None and updated(grid, option, file) != file.read_text():
-            problems.append(f"{file}: its generated part does not follow from {grid.folder}")
     return problems

@@ -99,12 +99,17 @@ class Answer:
         return self.outputs == self.truth
 
     @functools.cached_property
+    def is_right(self) -> bool:
+        """Whether the network's answer is as good as the algorithm's: the same, or, say, another shortest path."""
+        return self.agrees or self._problem.is_as_good(self._read, self.outputs, self.truth)
+
+    @functools.cached_property
     def first_error(self) -> FirstError | None:
         """The first step at which a hint went wrong, and the first such hint; None if all are right."""
         spec = self.instance.spec
         errors = []
-        for order, (name, values) in enumerate(self.predictions.hints.items()):
-            truth, predicted = self.instance.hints[name][1:, 0], np.asarray(values)[:, 0]
+        for order, name in enumerate(name for name in spec if name in self.predictions.hints):
+            truth, predicted = self.instance.hints[name][1:, 0], np.asarray(self.predictions.hints[name])[:, 0]
             is_wrong = wrong(spec[name], predicted[: len(truth)], truth).reshape(len(truth), -1).any(axis=1)
             if is_wrong.any():
                 errors.append((int(is_wrong.argmax()) + 1, order, name))
@@ -135,6 +140,7 @@ class Answer:
                 "outputs": self.outputs,
                 "truth": self.truth,
                 "agrees": self.agrees,
+                "is_right": self.is_right,
                 "differences": [difference._asdict() for difference in self.differences],
                 "first_error": None if error is None else error._asdict(),
                 "scored": None if scored is None else vars(scored),
@@ -148,7 +154,7 @@ class Answer:
         return "\n".join([self._title(), *self._body(), *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
-        state = "right" if self.agrees else f"wrong in {len(self.differences)} values"
+        state = "right" if self.is_right else f"wrong in {len(self.differences)} values"
         return f"<Answer of {self.weights_name} to {self.algorithm} on {self.instance.num_nodes} nodes: {state}>"
 
     def _title(self) -> str:
@@ -163,6 +169,8 @@ class Answer:
         if self.agrees:
             apart = f" (but for {count} that play no part)" if self.differences else ""
             lines.append(f"right: the network agrees with the algorithm{apart}")
+        elif self.is_right:
+            lines.append(f"right: another answer, as good as the algorithm's; they differ in {count}")
         else:
             lines.append(f"wrong: the network differs from the algorithm in {count}")
             lines += [f"  {self._said(difference)}" for difference in self.differences[:MOST_DIFFERENCES_SHOWN]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -197,6 +198,9 @@ class Paths(GraphProblem):
             "predecessors": _predecessors(labels, pi),
         }
 
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        return _same(list(plain["lengths"].values()), list(truth["lengths"].values()))
+
     def _length(self, graph: Graph, path: list[int]) -> float | int | None:
         steps = list(itertools.pairwise(path))
         if not all(graph.edges[step] for step in steps):
@@ -230,6 +234,10 @@ class AllPairs(GraphProblem):
             predecessors.append([labels[pointers[i, j]] if walks[j] is not None else None for j in range(len(labels))])
         return {"lengths": lengths, "predecessors": predecessors}
 
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        rows = zip(plain["lengths"], truth["lengths"], strict=True)
+        return all(_same(row, true) for row, true in rows)
+
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         header = ("from\\to", *map(str, instance.labels))
         rows = [
@@ -250,6 +258,9 @@ class SourceTree(GraphProblem):
         edges = [(int(parent), node) for node, parent in enumerate(pi) if parent != node]
         return _tree(instance, edges) | {"predecessors": _predecessors(instance.labels, pi)}
 
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        return _is_minimal_forest(plain, truth)
+
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return _tree_lines(plain)
 
@@ -262,6 +273,9 @@ class Tree(GraphProblem):
         taken = outputs["in_mst"] > 0
         pairs = np.argwhere(np.triu(taken | taken.T, 1))
         return _tree(instance, [(int(i), int(j)) for i, j in pairs])
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        return _is_minimal_forest(plain, truth)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return _tree_lines(plain)
@@ -296,6 +310,11 @@ class Order(GraphProblem):
         missing = [label for i, label in enumerate(instance.labels) if i not in order]
         plain: Plain = {"order": [instance.labels[i] for i in order]}
         return plain | ({"left_out": missing} if missing else {})
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        place = {label: position for position, label in enumerate(plain["order"])}
+        pairs = [(instance.labels[i], instance.labels[j]) for i, j in np.argwhere(instance.given.edges)]
+        return len(place) == len(instance.labels) and all(place[before] < place[after] for before, after in pairs)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         missing = plain.get("left_out", [])
@@ -338,6 +357,28 @@ class Components(GraphProblem):
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return ["components: " + " | ".join(", ".join(map(str, group)) for group in plain["components"])]
+
+
+def _same(lengths: list[Any], others: list[Any]) -> bool:
+    """Whether lengths are the same but for rounding; None is no path."""
+    pairs = zip(lengths, others, strict=True)
+    return all(a is b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9)) for a, b in pairs)
+
+
+def _is_minimal_forest(plain: Plain, truth: Plain) -> bool:
+    """Whether edges form a forest of the same weight and number of edges as the true one."""
+    group: dict[Any, Any] = {}
+
+    def root(label: Any) -> Any:
+        while group.setdefault(label, label) != label:
+            label = group[label]
+        return label
+
+    for a, b, _ in plain["edges"]:
+        if root(a) == root(b):
+            return False
+        group[root(a)] = root(b)
+    return len(plain["edges"]) == len(truth["edges"]) and _same([plain["weight"]], [truth["weight"]])
 
 
 def _predecessors(labels: tuple[Any, ...], pi: np.ndarray) -> dict[Any, Any]:

@@ -61,6 +61,9 @@ class Activities(Problem):
         plain: Plain = {"selected": [instance.labels[place] for place in by_start]}
         return plain | ({"overlapping": overlapping} if overlapping else {})
 
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        return "overlapping" not in plain and len(plain["selected"]) == len(truth["selected"])
+
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         overlapping = [f"{a} and {b}" for a, b in plain.get("overlapping", [])]
         return [

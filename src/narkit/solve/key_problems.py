@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -73,6 +74,9 @@ class Sorting(Problem):
         plain: Plain = {"sorted": [instance.given[node] for node in order], "order": order}
         return plain | ({"left_out": left_out} if left_out else {})
 
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        return plain["sorted"] == truth["sorted"]  # equal keys may have changed places
+
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         left_out = plain.get("left_out", [])
         return [
@@ -95,6 +99,9 @@ class Selecting(Problem):
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         index = int(outputs[self.output].argmax())
         return {self.name: instance.given[index], "index": index}
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        return plain[self.name] == truth[self.name]
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return [f"{self.name}: {shown(plain[self.name])}, at index {plain['index']}"]
@@ -154,6 +161,9 @@ class Subarray(Problem):
         start, end = int(outputs["start"].argmax()), int(outputs["end"].argmax())
         run = instance.given[start : end + 1]
         return {"start": start, "end": end, "run": run, "sum": sum(run) if run else None}
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        return plain["sum"] is not None and math.isclose(plain["sum"], truth["sum"], rel_tol=1e-9)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         run = " ".join(map(shown, plain["run"])) or "nothing: it would end before it starts"

@@ -64,6 +64,10 @@ class Problem(abc.ABC):
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         """Outputs, true or predicted, in plain Python. Predicted ones may make no sense; then parts are None."""
 
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        """Whether an answer that may differ from the algorithm's is right, too, such as another shortest path."""
+        return plain == truth
+
     @abc.abstractmethod
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         """A plain answer as text."""

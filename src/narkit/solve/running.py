@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import warnings as python_warnings
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,14 @@ import numpy as np
 
 from narkit.data.batch import Batch
 from narkit.data.execution import run
+from narkit.data.memory import check_memory
 from narkit.data.transforms import transform
 from narkit.errors import InstanceError
 from narkit.solve import weights as published
 from narkit.solve.answer import Answer, nominal_size
 from narkit.solve.problem import Instance, TrainingRangeWarning, bind
 from narkit.solve.problems import problem_of
-from narkit.spec import ALGORITHMS
+from narkit.spec import ALGORITHMS, Kind, Stage, stage_of
 
 if TYPE_CHECKING:
     from narkit.inference import Predictions
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 FEWEST_STEPS = 64
 """Trajectories are padded to this many steps, longer ones to powers of two: one program serves most of a size."""
+
+LOGIT_BYTES = 12  # as float32 on the device, once more where they are decoded, and as a copy
 
 
 def solve(
@@ -158,6 +162,7 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     room = FEWEST_STEPS
     while room < batch.num_steps:
         room *= 2
+    _check_memory(batch, room)
     padding = room - batch.num_steps
     hints = {
         hint: np.concatenate([values, np.zeros((padding, *values.shape[1:]), values.dtype)])
@@ -174,3 +179,13 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     steps = max(1, batch.num_steps - 1)
     cut = {hint: values[:steps] for hint, values in hint_logits.items()}
     return Predictions(output_logits, cut, outputs, {hint: values[:steps] for hint, values in hints.items()})
+
+
+def _check_memory(batch: Batch, room: int) -> None:
+    """Refuses runs whose predicted hints would not fit: pointers have a logit for every node, at every step."""
+    num_values = 0
+    for probe in stage_of(ALGORITHMS[batch.algorithm].transformed_spec, Stage.HINT).values():
+        logits = batch.num_nodes if probe.kind is Kind.POINTER else 1
+        num_values += room * logits * math.prod(probe.shape(batch.num_nodes))
+    what = f"{batch.algorithm}, predictions for {batch.num_nodes} nodes and {batch.num_steps} steps"
+    check_memory(what, num_values * LOGIT_BYTES, "take a smaller instance")

@@ -6,7 +6,7 @@ changing any comparison. Texts of many letters pass in this way if few of them m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,6 +56,12 @@ def _numbered(
     else:
         numbers = {letter: place for place, letter in enumerate(letters)}
     return [np.array([numbers[letter] for letter in string]) for string in (first, second)]
+
+
+def _is_within(letters: Sequence[Any], string: list[Any]) -> bool:
+    """Whether letters occur in a string in this order."""
+    rest = iter(string)
+    return all(any(letter == other for other in rest) for letter in letters)
 
 
 class Matching(Problem):
@@ -124,6 +130,11 @@ class CommonSubsequence(Problem):
             "subsequence": "".join(subsequence) if as_text else subsequence,
             "arrows": [[ARROWS[arrow] for arrow in row] for row in arrows],
         }
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        strings = instance.given[:2]
+        found = plain["length"] == truth["length"]
+        return found and all(_is_within(plain["subsequence"], string) for string in strings)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         first, second, _ = instance.given

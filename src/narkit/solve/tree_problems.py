@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -39,6 +40,9 @@ class MatrixChain(Problem):
         text, cost = (None, None) if product is None else product
         table = [[int(splits[i, j]) if i < j else None for j in range(1, last + 1)] for i in range(1, last + 1)]
         return {"product": text, "cost": cost, "splits": table}
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        return plain["cost"] is not None and math.isclose(plain["cost"], truth["cost"], rel_tol=1e-9)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return [
@@ -97,6 +101,10 @@ class SearchTree(Problem):
         table = [[instance.labels[roots[i, j]] if i < j else None for j in range(nodes)] for i in range(nodes)]
         whole, cost = (None, None) if tree is None else tree
         return {"tree": whole, "expected_cost": cost, "roots": table}
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        cost = plain["expected_cost"]
+        return cost is not None and math.isclose(cost, truth["expected_cost"], rel_tol=1e-9)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         if plain["tree"] is None:

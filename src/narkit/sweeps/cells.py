@@ -9,17 +9,15 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from narkit.errors import UnknownNameError
 from narkit.files import write_with_folder
-from narkit.models.processors import PROCESSORS
 from narkit.sweeps.lengths import mean_training_steps
+from narkit.sweeps.systems import System, find_system
 from narkit.training.config import TrainConfig
-from narkit.training.presets import preset
 from narkit.training.record import RunRecord
 from narkit.training.run_directory import CHECKPOINTS, CONFIG, RunDirectory, RunDirectoryError, differing_options
 
@@ -34,7 +32,7 @@ class SweepError(ValueError):
 class Cell:
     """A system on an algorithm, all seeds at once."""
 
-    system: str
+    system: System
     config: TrainConfig
 
     @property
@@ -43,31 +41,41 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return f"{self.system}/{self.algorithm}"
+        return f"{self.system.training}/{self.algorithm}"
 
 
 def make_cells(
-    preset_name: str, systems: Sequence[str], algorithms: Sequence[str], num_seeds: int, options: Mapping[str, Any]
+    preset: str | None,
+    systems: Sequence[str | System],
+    algorithms: Sequence[str],
+    num_seeds: int | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Cell]:
-    """The grid: system by system as given, within each the algorithms with the fewest processor steps first."""
-    for what, names in (("systems", systems), ("algorithms", algorithms)):
-        if not names or len(set(names)) != len(names):
-            raise SweepError(f"{what}: expected one or more different ones, got {', '.join(names) or 'none'}")
-    if num_seeds < 1:
+    """The grid: system by system as given, within each the algorithms with the fewest processor steps first.
+
+    Systems are given as such or by name. Without a preset each is trained by its own, and without a number of seeds
+    with as many as its tables stand on. `options` differ from the preset's.
+    """
+    given = dict(options or {})
+    names = [system if isinstance(system, str) else system.name for system in systems]
+    for what, words in (("systems", names), ("algorithms", algorithms)):
+        if not words or len(set(words)) != len(words):
+            raise SweepError(f"{what}: expected one or more different ones, got {', '.join(words) or 'none'}")
+    if num_seeds is not None and num_seeds < 1:
         raise SweepError(f"seeds: expected at least 1, got {num_seeds}")
     for name in ("algorithms", "processor", "seeds"):
-        if name in options:
+        if name in given:
             raise SweepError(f"{name} is set by the cells of a sweep; use --algorithms, --systems and --seeds")
-    for system in systems:
-        if system not in PROCESSORS:
-            raise UnknownNameError("system", system, PROCESSORS)
+    processor_options = given.pop("processor_options", {})
     cells = []
-    for system in systems:
-        configs = [
-            preset(preset_name, **{**options, "algorithms": (name,), "processor": system, "seeds": range(num_seeds)})
-            for name in algorithms
-        ]
+    for each in systems:
+        system = find_system(each, preset) if isinstance(each, str) else each.under(preset)
+        system = replace(system, options={**system.options, **processor_options}, seeds=num_seeds or system.seeds)
+        configs = [system.config(name, **given) for name in algorithms]
         cells += [Cell(system, config) for config in sorted(configs, key=mean_training_steps)]
+    trained = [cell.name for cell in cells]
+    if len(set(trained)) != len(trained):
+        raise SweepError(f"systems: expected different trainings, got {', '.join(names)}, of which some share one")
     return cells
 
 
@@ -94,19 +102,19 @@ class SweepDirectory:
         self.folder = Path(folder)
 
     def record(self, cell: Cell) -> Path:
-        return self.folder / cell.system / f"{cell.algorithm}.json"
+        return self.folder / cell.system.training / f"{cell.algorithm}.json"
 
     def weights(self, cell: Cell) -> Path:
         return self.record(cell).with_suffix(".safetensors")
 
     def run(self, cell: Cell) -> Path:
-        return self.folder / RUNNING / f"{cell.system}-{cell.algorithm}"
+        return self.folder / RUNNING / f"{cell.system.training}-{cell.algorithm}"
 
     def _lock(self, cell: Cell) -> Path:
-        return self.folder / RUNNING / f"{cell.system}-{cell.algorithm}.lock"
+        return self.folder / RUNNING / f"{cell.system.training}-{cell.algorithm}.lock"
 
     def _failure(self, cell: Cell) -> Path:
-        return self.folder / RUNNING / f"{cell.system}-{cell.algorithm}.failed"
+        return self.folder / RUNNING / f"{cell.system.training}-{cell.algorithm}.failed"
 
     def state(self, cell: Cell) -> State:
         if self.record(cell).exists():

@@ -18,9 +18,10 @@ from narkit.files import write_whole
 from narkit.models.processors import PROCESSORS
 from narkit.models.serialization import ModelFileError, load
 from narkit.sweeps.cells import RUNNING
+from narkit.sweeps.life import best_seed
 from narkit.sweeps.manifest import NAME as MANIFEST
 from narkit.sweeps.manifest import OLDEST_WITH_DIGEST, ManifestError, file_digest, manifest_over
-from narkit.sweeps.sweep import best_seed
+from narkit.sweeps.systems import SYSTEMS
 from narkit.training.record import RunRecord
 from narkit.training.record_checks import check_record
 from narkit.training.run_directory import RECORD, RunDirectoryError
@@ -43,7 +44,8 @@ def record_files(folder: str | os.PathLike) -> list[Path]:
     like records. Those of running cells and those set aside before are left out."""
     files = sorted(Path(folder).rglob("*.json"))
     inner = [path for path in files if not {RUNNING, SET_ASIDE} & set(path.relative_to(folder).parts)]
-    return [path for path in inner if path.parent.resolve().name in PROCESSORS or _looks_like_a_record(path)]
+    known = {*PROCESSORS, *SYSTEMS}
+    return [path for path in inner if path.parent.resolve().name in known or _looks_like_a_record(path)]
 
 
 def unreadable_folders(folder: Path) -> list[str]:

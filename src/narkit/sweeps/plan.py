@@ -113,7 +113,7 @@ class Predictor:
         plain = self._plain(cell.config)
         share = 1 - step / cell.config.steps
         factor = {
-            phase: 1.0 if phase in plain.measured else self._factor(cell.system, phase)
+            phase: 1.0 if phase in plain.measured else self._factor(cell.config.processor, phase)
             for phase in (*PHASES, "compiling", "memory")
         }
         return Prediction(

@@ -22,7 +22,7 @@ import numpy as np
 from narkit.errors import UnknownNameError
 from narkit.files import write_whole
 from narkit.training.config import TrainConfig
-from narkit.training.presets import SEEDS, preset
+from narkit.training.presets import number_of_seeds, preset
 from narkit.training.progress import Divergence, Point, SkippedSteps, Timings
 from narkit.training.rules import Rule, rules_from_json, rules_of_format_2
 from narkit.training.run_directory import RECORD, RunDirectory, RunDirectoryError, plain_numbers
@@ -245,16 +245,26 @@ def follows_preset(record: RunRecord, name: str, free: Collection[str] = ()) -> 
     config = record.config
     if len(config.algorithms) != 1:
         return f"expected one algorithm, got {', '.join(config.algorithms)}"
-    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=config.seeds)
+    seeds = range(number_of_seeds(name))
+    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=seeds)
+    return why_not_made_by(record, wanted, f"the preset {name}", free)
+
+
+def why_not_made_by(record: RunRecord, wanted: TrainConfig, whose: str, free: Collection[str] = ()) -> str | None:
+    """Why a record is not that of a finished run with this configuration, which is `whose`; None if it is.
+
+    Only the number of seeds matters, not which they are. Options in `free` need not be the same.
+    """
+    config = record.config
     differing = [
         f"{option} is {here!r}, not {there!r}"
         for option, (here, there) in config.differences(wanted).items()
-        if option not in free
+        if option not in free and option != "seeds"
     ]
     if differing:
-        return f"expected the options of the preset {name}: {'; '.join(differing)}"
-    if "seeds" not in free and len(config.seeds) != SEEDS:
-        return f"expected {SEEDS} seeds, got {len(config.seeds)}"
+        return f"expected the options of {whose}: {'; '.join(differing)}"
+    if "seeds" not in free and len(config.seeds) != len(wanted.seeds):
+        return f"expected {len(wanted.seeds)} seeds, got {len(config.seeds)}"
     if record.steps != config.steps and len(record.diverged) < len(config.seeds):
         return f"expected {config.steps} steps, got {record.steps}"
     if config.algorithms[0] not in record.test:

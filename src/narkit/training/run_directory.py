@@ -52,6 +52,9 @@ class RunDirectory:
     def config(self) -> TrainConfig:
         """The configuration of the run in this folder."""
         path = self.folder / CONFIG
+        if not self.folder.is_dir():
+            found = "a file" if self.folder.exists() else "nothing: it does not exist"
+            raise RunDirectoryError(f"{self.folder}: expected the folder of a run, got {found}")
         if not path.is_file():
             raise RunDirectoryError(f"{self.folder}: expected the folder of a run, but it has no {CONFIG}")
         try:

@@ -86,7 +86,14 @@ class Chromium:
         self._develop("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, path: Path) -> None:
-        self._post("/url", url=path.as_uri())
+        self.visit(path.as_uri())
+
+    def visit(self, address: str) -> None:
+        self._post("/url", url=address)
+
+    def into_frame(self, place: int) -> None:
+        """Goes on inside of a frame of the page."""
+        self._post("/frame", id=place)
 
     def do(self, script: str, *arguments: Any) -> Any:
         """Runs a script in the page and returns what it returns, waiting for promises."""

@@ -55,5 +55,5 @@ def test_an_answer_is_shown_in_its_own_labels_and_units(answer: Answer) -> None:
     assert sorted(known["drawing"]["weights"]) == [20, 40, 80, 120]
     assert known["attention"]["kept"] == run.num_steps - 1
     error = answer.first_error
-    assert error is not None and known["firstError"]["step"] == error.step
+    assert error is not None and known["firstError"] == {"step": error.step, "probe": error.hint}
     assert any("divided by 128" in note for note in known["notes"])

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import narkit
 from narkit.data.execution import random_run
-from narkit.solve.viewer import Run, page
+from narkit.solve.viewer import Run, View, page
 
 from .chromium import Chromium
 
@@ -175,6 +176,47 @@ def test_an_edge_tells_its_attention(browser: Chromium, tmp_path: Path) -> None:
         )
     browser.wait("return document.querySelectorAll('#weights [data-third]').length === 6")
     assert browser.errors() == []
+
+
+def test_cells_and_nodes_choose_edges_too(browser: Chromium, tmp_path: Path) -> None:
+    run = opened(browser, run_with_errors("matrix_chain_order"), tmp_path)
+    assert run.attention is not None
+    browser.click("#network [data-grid=m] [data-cell='2-4']")
+    browser.wait("return document.querySelectorAll('#weights [data-third]').length > 0")
+    thirds = drawn(browser, "#weights [data-third]", "data-third")
+    assert int(thirds[0]) == run.attention[0, 2, 4].argmax()
+    run = opened(browser, run_with_errors("quicksort"), tmp_path)
+    assert run.attention is not None
+    browser.click("#network [data-bar='3']")
+    assert "From 3" in browser.do("return document.getElementById('attention-words').textContent")
+    browser.click("#network [data-bar='1']")
+    browser.wait("return document.querySelectorAll('#weights [data-third]').length > 0")
+    assert int(drawn(browser, "#weights [data-third]", "data-third")[0]) == run.attention[0, 3, 1].argmax()
+    assert browser.errors() == []
+
+
+@pytest.mark.parametrize("name", sorted(narkit.ALGORITHMS))
+def test_every_algorithm_is_drawn_at_every_step(browser: Chromium, tmp_path: Path, name: str) -> None:
+    run = opened(browser, run_with_errors(name), tmp_path)
+    for step in {*range(0, run.num_steps, max(1, run.num_steps // 8)), run.num_steps - 1, run.num_steps}:
+        move_to(browser, step)
+        expected = "Answer" if step == run.num_steps else f"Step {step + 1} of {run.num_steps}"
+        assert moment(browser) == expected
+    browser.do("document.getElementById('values').open = true")
+    browser.wait("return document.querySelectorAll('#table td, #table p').length > 0")
+    for switch in drawn(browser, "[data-switch]", "data-switch"):
+        browser.click(f"[data-switch='{switch}']")
+    assert browser.errors() == []
+
+
+def test_a_notebook_shows_the_page_in_a_frame(browser: Chromium, tmp_path: Path) -> None:
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<!doctype html><p>cell</p>{View(page(run_with_errors('bfs')))._repr_html_()}", encoding="utf-8")
+    browser.look(1000)
+    browser.open(file)
+    browser.into_frame(0)
+    browser.wait("return document.querySelectorAll('#network [data-node]').length === 6")
+    browser.press("right")
 
 
 def test_bars_stand_in_the_order_of_the_array(browser: Chromium, tmp_path: Path) -> None:

@@ -141,6 +141,16 @@ def test_much_attention_is_kept_in_part(monkeypatch: pytest.MonkeyPatch) -> None
     assert packed(attention)["kept"] == 0
 
 
+def test_a_page_of_sixteen_nodes_is_small() -> None:
+    truth = random_run("bubble_sort", size=16, seed=1, density=0.5)
+    steps = int(truth.lengths[0]) - 1
+    noise = np.random.default_rng(0).dirichlet(np.ones(16), size=(steps, 16, 16))  # nothing can be saved on it
+    hints = {hint: values[1:, 0] for hint, values in truth.hints.items()}
+    outputs = {output: values[0] for output, values in truth.outputs.items()}
+    assert steps == 120
+    assert len(page(Run(truth, hints, outputs, attention=noise)).encode()) < 2_000_000
+
+
 def test_a_path_is_drawn_without_crossings() -> None:
     path = np.zeros((7, 7))
     order = [3, 0, 5, 1, 6, 2, 4]

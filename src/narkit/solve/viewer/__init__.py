@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from narkit import files
 from narkit.solve.viewer.document import render
 from narkit.solve.viewer.run import Run, run_of, run_of_answer
 
@@ -30,8 +31,7 @@ class View:
     def save(self, path: str | os.PathLike) -> Path:
         """Writes the page and returns its path."""
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(self.html, encoding="utf-8")
+        files.write_with_folder(target, self.html)
         return target
 
     def _repr_html_(self) -> str:

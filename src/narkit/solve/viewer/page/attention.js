@@ -1,5 +1,6 @@
 // Triplet Edge Attention: how much each third node counts for one edge.
 let chosen = null; // [i, j]
+let half = null; // the first end of an edge that is being chosen node by node
 let attention = null; // bytes (kept step, i, j, k), once they are unpacked
 
 async function unpackAttention() {
@@ -23,6 +24,7 @@ function attentionAt(step, i, j) {
 
 async function choose(i, j) {
   chosen = i === null ? null : [i, j];
+  half = null;
   $$("from").value = i === null ? "" : i;
   $$("to").value = i === null ? "" : j;
   await unpackAttention();
@@ -47,16 +49,27 @@ function drawAttention(picture, moment, geometry) {
 function drawEdgeTargets(picture, geometry) {
   for (const [i, j] of run.drawing.edges) {
     const target = svg("path", { class: "edge-hit", d: link(geometry, i, j, edgeBend(i, j), 4).path, "data-target": `${i}-${j}` }, svg("title", {}, `Attention of the edge from ${spoken(i)} to ${spoken(j)}; click again for the other direction`));
-    target.addEventListener("click", () => (chosen && chosen[0] === i && chosen[1] === j ? choose(j, i) : choose(i, j)));
+    target.addEventListener("click", (event) => (event.stopPropagation(), chosen && chosen[0] === i && chosen[1] === j ? choose(j, i) : choose(i, j)));
     picture.append(target);
   }
+}
+
+// An edge can also be chosen by its two ends, one click each; a cell of a table is an edge by itself.
+function chooseByClick(event) {
+  const cell = event.target.closest("[data-pair]"), node = event.target.closest("[data-node]");
+  if (cell) choose(...cell.dataset.pair.split("-").map(Number));
+  else if (node && half === null) {
+    half = Number(node.dataset.node);
+    listAttention(current);
+  } else if (node) choose(half, Number(node.dataset.node));
 }
 
 function listAttention(step) {
   const list = $$("weights"), text = $$("attention-words");
   list.replaceChildren();
+  if (half !== null) return void (text.textContent = `From ${spoken(half)}; now click the node to which the edge leads.`);
   if (!run.attention.kept) return void (text.textContent = "This instance is too large to keep the attention in the page.");
-  if (!chosen) return void (text.textContent = `${run.drawing.kind === "graph" ? "Click an edge in the network’s drawing, or choose one here," : "Choose an edge, that is two nodes,"} to see how much each third node counts for it.`);
+  if (!chosen) return void (text.textContent = `Click ${{ graph: "an edge, or one node after another,", table: "a cell" }[run.drawing.kind] || "one node after another"} in the network’s drawing, or choose an edge here, to see how much each third node counts for it.`);
   const found = attentionAt(step, ...chosen);
   if (!found) return void (text.textContent = "After the last step the network attends to nothing any more; go back a step.");
   const kept = found.step === step ? "" : ` (kept for every ${run.attention.every}th step; these are of step ${found.step + 1})`;
@@ -79,5 +92,7 @@ function prepareAttention() {
       if (i !== "" && j !== "") choose(Number(i), Number(j));
     });
   }
+  $$("network").querySelector(".drawing").addEventListener("click", chooseByClick);
+  $$("network").classList.add("choosing");
   $$("forget").addEventListener("click", () => choose(null));
 }

@@ -117,18 +117,24 @@ function drawEdgeMark(picture, moment, { name, sign }, geometry, i, j) {
 }
 
 function drawPointers(picture, moment, geometry) {
+  const signs = []; // of wrong ones, beside the arrow and near its start, where no weight stands
   for (const { name, probe, sign } of moment.drawn("arrow")) {
     const isSecond = sign.tone > 0;
     for (let node = 0; node < size; node++) {
       const target = moment.value(name, node), isWrong = moment.isWrong(name, node);
       if (target === node) continue; // a wrong one to itself shows at the node
-      const { path, end, angle, middle } = link(geometry, node, target, isSecond ? 16 : isEdge(node, target) ? 0 : 14, 3);
+      const { path, end, angle } = link(geometry, node, target, isSecond ? 16 : isEdge(node, target) ? 0 : 14, 3);
       const colour = isWrong ? "var(--wrong)" : tone(sign);
       if (moment.hasChanged(name, node)) picture.append(svg("path", { class: "changed-halo", d: path, style: "stroke-width:9" }));
       picture.append(svg("path", { class: classes("arrow", isSecond && "second"), d: path, style: `stroke:${colour}`, "data-arrow": `${node}-${target}`, "data-probe": probe.name }));
       picture.append(arrowhead(...end, angle, colour, 11));
-      if (isWrong) picture.append(svg("text", { class: "small halo wrong", x: middle[0] + 9, y: middle[1] + 4 }, "≠"));
+      if (isWrong) signs.push([geometry.nodes[node], geometry.nodes[target]]);
     }
+  }
+  for (const [a, b] of signs) {
+    const length = Math.hypot(b.x - a.x, b.y - a.y) || 1, share = Math.min(0.45, (geometry.radius + 22) / length);
+    const across = [-(b.y - a.y) / length, (b.x - a.x) / length].map((part) => 9 * part);
+    picture.append(svg("text", { class: "small halo wrong", x: a.x + (b.x - a.x) * share + across[0], y: a.y + (b.y - a.y) * share + across[1] + 4 }, "≠"));
   }
 }
 

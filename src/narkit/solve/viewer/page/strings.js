@@ -25,7 +25,9 @@ function drawStrings(moment, width) {
 }
 
 function drawLetter(picture, node, x, y, cell, index) {
-  picture.append(svg("rect", { class: "cell", x, y, width: cell, height: cell, "data-cell": node }), svg("text", { class: "cell-text", x: x + cell / 2, y: y + cell / 2, "font-size": 15, "font-weight": 600 }, label(node)));
+  const group = svg("g", { "data-node": node });
+  picture.append(group);
+  group.append(svg("rect", { class: "cell", x, y, width: cell, height: cell, "data-cell": node }), svg("text", { class: "cell-text", x: x + cell / 2, y: y + cell / 2, "font-size": 15, "font-weight": 600 }, label(node)));
   if (index !== null) picture.append(svg("text", { class: "head", x: x + cell / 2, y: y - 7 }, index));
 }
 

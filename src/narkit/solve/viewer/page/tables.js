@@ -70,13 +70,15 @@ function drawCell(group, moment, parts, mask, row, column, x, y, width, height, 
   const names = [...parts.map(({ name }) => name), ...(mask ? [mask.name] : [])];
   const isWrong = names.some((name) => moment.isWrong(name, element)), hasChanged = names.some((name) => moment.hasChanged(name, element));
   const box = { x, y, width, height };
-  group.append(svg("rect", { class: classes("cell", !known && "blank", isCrossed && known && "cross"), ...box, "data-cell": `${row}-${column}` }));
+  const pair = `${row}-${column}`, isChosen = moment.side === "network" && chosen && chosen.join("-") === pair;
+  group.append(svg("rect", { class: classes("cell", !known && "blank", isCrossed && known && "cross"), ...box, "data-cell": pair, "data-pair": pair }));
+  if (isChosen) group.append(svg("rect", { class: "attended", ...box }));
   const text = known || isWrong ? parts.map(({ name, probe }) => cellText(probe, moment.value(name, element), width)).join("") : "";
   const shown = `${text}${isWrong ? "≠" : ""}`, fontSize = Math.min(12, (width - 3) / Math.max(2.2, shown.length * 0.64));
   const inset = (by) => ({ x: x + by, y: y + by, width: width - 2 * by, height: height - 2 * by });
   if (hasChanged) group.append(svg("rect", { class: "changed-mark", x: x + 1.5, y: y + height - 4.5, width: width - 3, height: 3.5 }));
   if (isWrong) group.append(svg("rect", { class: "wrong-halo", style: "stroke-width:2", ...inset(2) }));
-  group.append(svg("text", { class: classes("cell-text", isWrong && "wrong", hasChanged && "changed"), x: x + width / 2, y: y + height / 2, "font-size": fontSize }, `${shown}`),
+  group.append(svg("text", { class: classes("cell-text", isWrong && "wrong", hasChanged && "changed"), x: x + width / 2, y: y + height / 2, "font-size": fontSize, "data-pair": pair }, shown),
     svg("title", {}, `${spoken(row)}, ${spoken(column)}: ${parts.map(({ name, probe }) => `${probe.name} ${said(probe, moment.value(name, element))}`).join(", ")}${known ? "" : " (not known yet)"}`));
 }
 

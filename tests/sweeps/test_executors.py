@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from narkit.cli import app
 from narkit.sweeps.cells import Cell, SweepDirectory
+from narkit.sweeps.executor import Progress, SweepObserver, SweepOptions
+from narkit.sweeps.executors.processes import MEMORY_VARIABLES, Processes
 from narkit.sweeps.failures import Failure, kind_of
-from narkit.sweeps.side_by_side import MEMORY_VARIABLES, SideBySide
-from narkit.sweeps.sweep import Outcome, SweepObserver, SweepOptions, run_sweep
+from narkit.sweeps.sweep import Outcome, run_sweep
 
 TinyCells = Callable[..., list[Cell]]
 
@@ -26,7 +27,7 @@ LOST = "JaxRuntimeError: INTERNAL: CUDA error: CUDA_ERROR_LAUNCH_FAILED: unspeci
 # Stands in for the process of a cell: does at its first, second, ... try what the scenario says, and notes it.
 PROCESS = """
 import json, os, pickle, sys, time
-order = pickle.load(sys.stdin.buffer)
+_, order = pickle.load(sys.stdin.buffer), pickle.load(sys.stdin.buffer)
 scenario, directory, cell = json.loads(sys.argv[1]), order.directory, order.cell
 log = directory.folder / "log"
 number = log.read_text().count(f"begin {cell.algorithm} ") if log.exists() else 0
@@ -52,6 +53,19 @@ elif what == "disk":
 """
 
 
+class Log(SweepObserver):
+    """Notes what is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def remark(self, text: str) -> None:
+        self.told.append(text)
+
+    def cell_failed(self, cell: Cell, error: str) -> None:
+        self.told.append(f"{cell.name} FAILED: {error}")
+
+
 def test_kinds_of_failures() -> None:
     assert kind_of(OUT_OF_MEMORY) is kind_of(GRAPH_OUT_OF_MEMORY) is Failure.MEMORY
     assert kind_of(LOST) is Failure.DEVICE
@@ -62,18 +76,16 @@ def play(
     tiny_cells: TinyCells, folder: Path, scenario: dict[str, list[str]], **options
 ) -> tuple[Outcome, list[str], list[str]]:
     """Two processes at a time. Returns the outcome, what happened in which order, and what was told."""
-    told: list[str] = []
+    log = Log()
     command = (sys.executable, "-c", PROCESS, json.dumps(scenario), OUT_OF_MEMORY, LOST)
-    outcome = SideBySide(
+    outcome = run_sweep(
         tiny_cells(algorithms=tuple(scenario)),
         SweepDirectory(folder),
-        2,
-        preset="quick",
         options=SweepOptions(**options),
-        tell=told.append,
-        command=command,
-    ).run()
-    return outcome, (folder / "log").read_text().splitlines(), told
+        observer=log,
+        executor=Processes(2, command),
+    )
+    return outcome, (folder / "log").read_text().splitlines(), log.told
 
 
 def names(cells: list[Cell]) -> list[str]:
@@ -106,7 +118,7 @@ def test_a_lost_device_is_left_by_all_before_cells_go_on(tiny_cells: TinyCells, 
     outcome, log, told = play(tiny_cells, tmp_path, scenario)
     assert sorted(log[:4]) == ["begin dfs 0.440", "begin minimum 0.440", "end dfs lost", "end minimum lost"]
     assert sorted(names(outcome.finished)) == ["bfs", "dfs", "minimum"]
-    assert "mpnn/dfs is run again when the processes beside it have ended" in told
+    assert "mpnn/dfs is run again when the cells beside it have ended" in told
 
 
 def test_crashes_are_failures_after_three_tries(tiny_cells: TinyCells, tmp_path: Path) -> None:
@@ -164,11 +176,11 @@ assert not xla_bridge.backends_are_initialized()
 @pytest.mark.usefixtures("program_cache")
 def test_a_sweep_that_has_lost_the_device_tries_no_other_cell(tiny_cells: TinyCells, tmp_path: Path) -> None:
     class Lose(SweepObserver):
-        def preparing(self, trainer: object) -> None:
+        def cell_progress(self, cell: Cell, progress: Progress) -> None:
             raise RuntimeError(LOST)
 
     options = SweepOptions(threads=1, compile_ahead=False)
-    outcome = run_sweep(tiny_cells(), SweepDirectory(tmp_path), preset="quick", options=options, observer=Lose())
+    outcome = run_sweep(tiny_cells(), SweepDirectory(tmp_path), options=options, observer=Lose())
     assert outcome.device_lost
     assert names(outcome.failed) == ["minimum"]
 

@@ -1,0 +1,119 @@
+"""Whether two systems differ: by row with Welch's test over seeds and Holm's correction, over all rows by ranks.
+
+**Rows.** For each algorithm Welch's t-test compares the scores of the seeds of two systems; it does not assume that
+they spread alike. Thirty tests find a difference by chance more often than one, so the p-values are corrected by Holm's
+step-down method: the chance of any false finding among all rows stays below the level.
+
+**Ranks.** On every algorithm the systems are ranked by their means, ties sharing a rank. Two systems differ if their
+average ranks differ by more than Nemenyi's critical difference, q sqrt(k (k + 1) / (6 N)) for k systems on N algorithms
+(Demšar, 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One algorithm under two systems. `p` is None where a system has a single seed; `corrected` is Holm's."""
+
+    algorithm: str
+    first: np.ndarray  # scores of the seeds in percent
+    second: np.ndarray
+    p: float | None
+    corrected: float | None
+
+    @property
+    def difference(self) -> float:
+        """The first minus the second, in points."""
+        return float(np.mean(self.first) - np.mean(self.second))
+
+    @property
+    def verdict(self) -> str:
+        """`higher` or `lower` where the difference is significant, else `unclear`; `untested` with a single seed."""
+        if self.corrected is None:
+            return "untested"
+        if self.corrected >= LEVEL:
+            return "unclear"
+        return "higher" if self.difference > 0 else "lower"
+
+
+def compare(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> list[Comparison]:
+    """The algorithms that both systems were run on, in the order of the first."""
+    names = [name for name in first if name in second]
+    p = [welch(first[name], second[name]) for name in names]
+    corrected = iter(holm([value for value in p if value is not None]))
+    return [
+        Comparison(
+            name, np.asarray(first[name]), np.asarray(second[name]), value, None if value is None else next(corrected)
+        )
+        for name, value in zip(names, p, strict=True)
+    ]
+
+
+def welch(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float | None:
+    """The two-sided p-value of Welch's t-test; None with fewer than two scores on a side."""
+    a, b = np.asarray(first, float), np.asarray(second, float)
+    if len(a) < 2 or len(b) < 2:
+        return None
+    variance_a, variance_b = np.var(a, ddof=1) / len(a), np.var(b, ddof=1) / len(b)
+    difference = float(np.mean(a) - np.mean(b))
+    if variance_a + variance_b < 1e-18:  # no spread on either side
+        return 1.0 if abs(difference) < 1e-9 else 0.0
+    from scipy import stats
+
+    freedom = (variance_a + variance_b) ** 2 / (variance_a**2 / (len(a) - 1) + variance_b**2 / (len(b) - 1))
+    return float(2 * stats.t.sf(abs(difference) / math.sqrt(variance_a + variance_b), freedom))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's corrected p-values, in the order given."""
+    corrected = [0.0] * len(p)
+    largest = 0.0
+    for place, index in enumerate(sorted(range(len(p)), key=lambda index: p[index])):
+        largest = max(largest, min(1.0, (len(p) - place) * p[index]))
+        corrected[index] = largest
+    return corrected
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The average ranks of some systems over the algorithms that all of them were run on; 1 is best."""
+
+    ranks: Mapping[str, float]
+    algorithms: int
+    critical_difference: float
+
+    def groups(self) -> list[list[str]]:
+        """Largest sets of neighbours in rank that are not told apart, of two systems and more."""
+        ordered = sorted(self.ranks, key=lambda name: self.ranks[name])
+        found: list[list[str]] = []
+        for start, name in enumerate(ordered):
+            limit = self.ranks[name] + self.critical_difference
+            group = [other for other in ordered[start:] if self.ranks[other] <= limit]
+            if len(group) > 1 and not any(set(group) <= set(known) for known in found):
+                found.append(group)
+        return found
+
+
+def rank(scores: Mapping[str, Mapping[str, np.ndarray]]) -> Ranking | None:
+    """The ranking of systems, by name to scores by algorithm; None for fewer than two systems or algorithms."""
+    if len(scores) < 2:
+        return None
+    common = set.intersection(*(set(rows) for rows in scores.values()))
+    if len(common) < 2:
+        return None
+    from scipy import stats
+
+    means = np.array([[np.mean(rows[name]) for name in sorted(common)] for rows in scores.values()])
+    ranks = stats.rankdata(-np.round(means, 9), axis=0).mean(axis=1)
+    k, n = means.shape
+    q = float(stats.studentized_range.ppf(1 - LEVEL, k, 1e6)) / math.sqrt(2)
+    return Ranking(dict(zip(scores, map(float, ranks), strict=True)), n, q * math.sqrt(k * (k + 1) / (6 * n)))

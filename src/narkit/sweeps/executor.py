@@ -1,0 +1,158 @@
+"""What an executor is: the part of a sweep that runs cells somewhere.
+
+`narkit.sweeps.sweep` decides which cell is next, what happens after a failure and when it is over, and knows nothing of
+processes or machines. An executor knows nothing of the grid. It has to
+
+- **take a cell** (`start`) with what the cell needs: `Task.alone` asks for all of a device, `narkit.sweeps.memory` says
+  how many bytes it will roughly take. It claims the cell in the sweep's folder first, in a process that lives as long
+  as the cell's work does, so that two sweeps never work on the same one; if another has it, `start` says `TAKEN`;
+- **live the cell's life by `narkit.sweeps.life.run_cell`**, wherever that is: it trains from the last checkpoint,
+  writes weights and record whole or not at all, and turns every error into an `Ended`. An executor without a shared
+  disk calls it with a folder of its own, brings both files home, and writes them with `SweepDirectory.keep`;
+- **stream progress**: the calls of `SweepObserver`, most of all `cell_progress`, reach the observer of the sweep while
+  the cell runs, in the process of the sweep;
+- **say how each cell ended** (`wait`): with its record written (`FINISHED`), with an error (`FAILED`; a process or
+  machine that died without a word counts as `Failure.DEVICE`), asked to stop (`STOPPED`), or with an error that every
+  other cell would meet, too (`CANNOT_GO_ON`). It retries nothing: out of memory beside others, the sweep hands the cell
+  out once more with `alone`; after a lost device it hands it out again when all others have ended, a few times;
+- **end everything** (`close`) on a signal, at the end of a budget, or after an error: cells save and stop, and it waits
+  for them;
+- **carry the user's code** (`narkit.sweeps.user_code`): processors and algorithms from modules of their own are there
+  where the cells run.
+
+Results must not depend on where a cell ran: on a CPU its record is the same bit for bit.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from narkit.sweeps.cells import Cell, SweepDirectory
+from narkit.sweeps.failures import Failure
+from narkit.training.interruption import Interruption
+
+if TYPE_CHECKING:
+    from narkit.training.record import RunRecord
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """How to run the cells; none of it changes what a record says."""
+
+    budget: float | None = None  # seconds
+    whole_cells: bool = False  # start no cell that is predicted not to fit into the budget
+    retry_failed: bool = False
+    compile_ahead: bool | None = None  # compile the next cell while one trains; None: on accelerators
+    weights: frozenset[str] | None = None  # systems whose weights are kept; None: all
+    threads: int | None = None
+    save_every: float = 30.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a cell stands within its run. Loss and scores are means over the seeds with a finite loss."""
+
+    phase: str  # "compiling", "training" or "testing"
+    step: int
+    steps: int
+    loss: float | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)  # of the last validation, by validation set
+
+
+class SweepObserver:
+    """Is told how a sweep goes, in the process of the sweep; every method may stay as it is."""
+
+    def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
+        """A cell is about to run, from this step on, for about so many seconds."""
+
+    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+        """A cell has come to another phase or a validation, or some time has passed."""
+
+    def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
+        """Its record has been written."""
+
+    def cell_failed(self, cell: Cell, error: str) -> None:
+        """It is marked as failed; the sweep goes on."""
+
+    def cell_stopped(self, cell: Cell, message: str) -> None:
+        """A signal or the end of the budget has stopped it; everything is saved."""
+
+    def cell_not_started(self, cell: Cell, missing: float) -> None:
+        """With whole cells only: the budget is predicted to be so many seconds too short for it."""
+
+    def remark(self, text: str) -> None:
+        """Something else that a person may want to know, such as that a cell is tried again."""
+
+
+class How(enum.Enum):
+    """How a cell that was handed to an executor ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    TAKEN = "taken by another sweep"
+    NO_TIME = "not started"  # with whole cells only: it would not fit into the budget
+    CANNOT_GO_ON = "cannot go on"  # the disk is full, say; no other cell would fare better
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a cell, or why it was not begun."""
+
+    cell: Cell
+    how: How
+    error: str = ""
+    kind: Failure = Failure.OTHER
+    missing: float = 0.0  # seconds of the budget, if there was no time
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell to run; `alone` if nothing else may run on its device."""
+
+    cell: Cell
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an executor needs to know of its sweep."""
+
+    cells: Sequence[Cell]  # all of the sweep
+    directory: SweepDirectory
+    options: SweepOptions
+    observer: SweepObserver
+    asked: Interruption  # true as soon as everything is to end
+    ends_at: float | None  # the end of the budget, as `time.time` has it
+    more: Callable[[], None]  # to be called when `has_room` has become true while `wait` runs
+
+
+class Executor(abc.ABC):
+    """Runs cells somewhere; see the beginning of this file."""
+
+    slots: int = 1  # how many cells run at a time; of several, the sweep hands out the longest first
+    isolated: bool = True  # whether the executor can still run cells after one has lost its device
+
+    @abc.abstractmethod
+    def open(self, context: Context) -> None:
+        """Gets ready; called once, before anything else."""
+
+    @abc.abstractmethod
+    def has_room(self) -> bool:
+        """Whether another cell can be started now."""
+
+    @abc.abstractmethod
+    def start(self, task: Task) -> Ended | None:
+        """Takes a cell. None if it did; else why it did not: `TAKEN` or `NO_TIME`."""
+
+    @abc.abstractmethod
+    def wait(self) -> list[Ended]:
+        """Waits until a cell has ended, or `asked` is true; meanwhile tells the observer how all go."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Ends whatever still runs, saved, and waits for it."""

@@ -1,0 +1,150 @@
+"""Cells in this process, one after the other; on a GPU the next one is compiled while one trains."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from dataclasses import replace
+
+import jax
+
+from narkit.sweeps.cells import Cell, Claim
+from narkit.sweeps.executor import Context, Ended, Executor, How, Task
+from narkit.sweeps.life import missing_seconds, run_cell
+from narkit.sweeps.plan import Predictor
+from narkit.training.interruption import Interruption
+from narkit.training.run import default_threads, keep_compiled_programs
+from narkit.training.trainer import COMPILING, Trainer
+
+
+class Here(Executor):
+    """This process. What it loses, such as the device, is lost for all cells."""
+
+    slots = 1
+    isolated = False
+
+    def open(self, context: Context) -> None:
+        keep_compiled_programs()
+        options = context.options
+        self.context = context
+        self.options = replace(options, threads=options.threads or default_threads())
+        self.compile_ahead = jax.default_backend() != "cpu" if options.compile_ahead is None else options.compile_ahead
+        self.predictor = Predictor.from_records(context.directory, context.cells)
+        self.waiting: _Waiting | None = None  # claimed, and next
+        self.is_running = self.may_compile = False
+        self.current_ends = time.monotonic()  # as predicted
+
+    def has_room(self) -> bool:
+        return self.waiting is None and (not self.is_running or (self.may_compile and self.compile_ahead))
+
+    def start(self, task: Task) -> Ended | None:
+        starts_in = max(0.0, self.current_ends - time.monotonic()) if self.is_running else 0.0
+        if (missing := self._missing_seconds(task.cell, starts_in)) > 0:
+            return Ended(task.cell, How.NO_TIME, missing=missing)
+        claim = self.context.directory.claim(task.cell)
+        if claim is None:
+            return Ended(task.cell, How.TAKEN)
+        # Few threads: those that make data for the cell in hand need the processor more.
+        threads = max(1, (self.options.threads or 1) // 3)
+        self.waiting = _Ahead(task.cell, claim, threads) if self.is_running else _Waiting(task.cell, claim)
+        return None
+
+    def wait(self) -> list[Ended]:
+        assert self.waiting is not None
+        waiting, self.waiting = self.waiting, None
+        cell, asked, directory = waiting.cell, self.context.asked, self.context.directory
+        compiled = isinstance(waiting, _Ahead)
+        if (missing := self._missing_seconds(cell, 0.0, compiled)) > 0:  # the cell before it took longer than predicted
+            waiting.give_up()
+            return [Ended(cell, How.NO_TIME, missing=missing)]
+        self.is_running, self.may_compile = True, False
+        self.current_ends = time.monotonic() + self.predictor.predict(cell, directory.step(cell)).seconds
+        try:
+            ended = run_cell(
+                *(cell, directory, waiting.claim),
+                options=self.options,
+                asked=asked,
+                observer=self.context.observer,
+                predictor=self.predictor,
+                make_trainer=(lambda: waiting.trainer(asked)) if isinstance(waiting, _Ahead) else None,
+                training=self._training,
+            )
+        finally:
+            self.is_running = False
+            self._let_go()
+        return [ended]
+
+    def close(self) -> None:
+        if self.waiting is not None:
+            self.waiting.give_up()
+
+    def _missing_seconds(self, cell: Cell, starts_in: float, compiled: bool = False) -> float:
+        if not self.options.whole_cells:
+            return 0.0
+        context = self.context
+        return missing_seconds(cell, context.directory, self.predictor, context.asked, starts_in, compiled)
+
+    def _training(self) -> None:
+        """The cell in hand trains: now the next one may be compiled."""
+        self.may_compile = True
+        if not self.context.asked:
+            self.context.more()
+
+    def _let_go(self) -> None:
+        """Frees the programs of a cell; on the CPU a process that keeps hundreds runs out of memory mappings."""
+        if self.waiting is None:
+            jax.clear_caches()
+        gc.collect()
+
+
+class _Waiting:
+    """A cell that is claimed and not begun."""
+
+    def __init__(self, cell: Cell, claim: Claim):
+        self.cell, self.claim = cell, claim
+
+    def give_up(self) -> None:
+        """Lets others have the cell."""
+        self.claim.release()
+
+
+class _Ahead(_Waiting):
+    """One whose programs are compiled on a thread while another cell trains."""
+
+    def __init__(self, cell: Cell, claim: Claim, threads: int):
+        super().__init__(cell, claim)
+        self._threads = threads
+        self._cancelled = threading.Event()
+        self._trainer: Trainer | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._prepare, name=f"{COMPILING}-{cell.name}", daemon=True)
+        self._thread.start()
+
+    def _prepare(self) -> None:
+        try:
+            trainer = Trainer(self.cell.config, threads=self._threads, should_stop=self._cancelled.is_set)
+            trainer.prepare()
+            self._trainer = trainer
+        except Exception as error:  # raised again where the cell runs
+            self._error = error
+
+    def trainer(self, asked: Interruption) -> Trainer:
+        """The trainer, as soon as it is ready. The time until then counts as compiling, the time before does not."""
+        began = time.perf_counter()
+        while self._thread.is_alive() and not asked:
+            self._thread.join(0.1)
+        if self._thread.is_alive():
+            raise asked.error("stopped while it was compiled")
+        if self._error is not None:
+            raise self._error
+        assert self._trainer is not None
+        timings = self._trainer.progress.timings
+        waited = time.perf_counter() - began
+        timings.compiling_ahead, timings.compiling = max(0.0, timings.compiling - waited), waited
+        return self._trainer
+
+    def give_up(self) -> None:
+        """Programs that are being compiled cannot be stopped; no further ones are begun."""
+        self._cancelled.set()
+        super().give_up()

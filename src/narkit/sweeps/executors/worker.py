@@ -1,0 +1,89 @@
+"""`python -m narkit.sweeps.executors.worker`: the process of one cell, told by its standard input what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import time
+from typing import BinaryIO
+
+from narkit.sweeps.cells import Cell
+from narkit.sweeps.executor import Progress, SweepObserver
+from narkit.sweeps.executors.processes import CANNOT_GO_ON, NO_TIME, Order
+from narkit.sweeps.life import budgeted, missing_seconds, run_cell
+from narkit.sweeps.plan import Predictor
+from narkit.sweeps.user_code import UserCode
+from narkit.training.checkpoint import CheckpointWriteError
+from narkit.training.interruption import Interruption
+from narkit.training.record import RunRecord
+from narkit.training.run import keep_compiled_programs
+
+
+class Told(SweepObserver):
+    """Writes what happens into a pipe, for the observer of the sweep."""
+
+    def __init__(self, pipe: BinaryIO):
+        self._pipe = pipe
+
+    def _say(self, method: str, *arguments: object) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more; the cell goes on
+            pickle.dump((method, arguments), self._pipe)
+            self._pipe.flush()
+
+    def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
+        self._say("cell_begins", step, predicted)
+
+    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+        self._say("cell_progress", progress)
+
+    def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
+        pass  # the record says it
+
+    def cell_failed(self, cell: Cell, error: str) -> None:
+        self._say("cell_failed", error)
+
+    def cell_stopped(self, cell: Cell, message: str) -> None:
+        self._say("cell_stopped", message)
+
+    def remark(self, text: str) -> None:
+        self._say("remark", text)
+
+    def cell_not_started(self, cell: Cell, missing: float) -> None:
+        self._say("cell_not_started", missing)
+
+
+def main() -> int:
+    user_code: UserCode = pickle.load(sys.stdin.buffer)
+    user_code.install()
+    order: Order = pickle.load(sys.stdin.buffer)
+    keep_compiled_programs()
+    seconds = None if order.ends_at is None else max(0.0, order.ends_at - time.time())
+    with open(order.events, "wb") as pipe, budgeted(seconds) as asked:
+        observer = Told(pipe)
+        try:
+            return _run(order, observer, asked)
+        except (CheckpointWriteError, OSError) as error:
+            observer.remark(f"Error: {error}")
+            return CANNOT_GO_ON
+
+
+def _run(order: Order, observer: Told, asked: Interruption) -> int:
+    cell, directory = order.cell, order.directory
+    predictor = Predictor.from_records(directory, [cell])
+    if order.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, asked)) > 0:
+        observer.cell_not_started(cell, missing)
+        return NO_TIME
+    claim = directory.claim(cell)
+    if claim is None:
+        return 0
+    run_cell(cell, directory, claim, options=order.options, asked=asked, observer=observer, predictor=predictor)
+    return 0  # how it ended stands in the folder
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # at once: a thread that still compiles cannot be stopped, and nobody needs what it makes

@@ -1,0 +1,183 @@
+"""The life of a cell, from its claim to its record: the same wherever it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from narkit.models.serialization import save
+from narkit.sweeps.cells import Cell, Claim, SweepDirectory
+from narkit.sweeps.executor import Ended, How, Progress, SweepObserver, SweepOptions
+from narkit.sweeps.failures import kind_of
+from narkit.sweeps.plan import Predictor
+from narkit.sweeps.systems import main_rule
+from narkit.training.checkpoint import CheckpointWriteError
+from narkit.training.interruption import Interrupted, Interruption, OutOfTime, interruption
+from narkit.training.record import RunRecord, Weights
+from narkit.training.run import Observer, default_threads, train_until
+from narkit.training.trainer import Trainer
+
+SPARE_SECONDS = 5.0  # of a budget, kept for saving
+SPARE_SHARE = 1.15  # a cell is taken to need this much more than predicted
+WEIGHTS_DTYPE = "bfloat16"
+BETWEEN_STEPS = 0.5  # seconds between two reports of progress
+
+
+def budgeted(budget: float | None) -> AbstractContextManager[Interruption]:
+    """An interruption when a budget is nearly spent, with time left for saving."""
+    seconds = float("inf") if budget is None else budget
+    return interruption(max(0.9 * seconds, seconds - SPARE_SECONDS))
+
+
+def run_cell(
+    cell: Cell,
+    directory: SweepDirectory,
+    claim: Claim,
+    *,
+    options: SweepOptions,
+    asked: Interruption,
+    observer: SweepObserver,
+    predictor: Predictor,
+    make_trainer: Callable[[], Trainer] | None = None,
+    training: Callable[[], None] = lambda: None,
+) -> Ended:
+    """Runs a claimed cell to its end, or until `asked`, and gives the claim back.
+
+    `make_trainer` may give one whose programs have been compiled before, and `training` is called when training begins.
+    A disk that cannot be written to raises `CheckpointWriteError` or `OSError`: no other cell would fare better, and
+    what is written is intact. Any other error fails the cell.
+    """
+    step, began = directory.step(cell), time.monotonic()
+    observer.cell_begins(cell, step, predictor.predict(cell, step).seconds)
+
+    def new_trainer() -> Trainer:
+        return Trainer(cell.config, threads=options.threads or default_threads())
+
+    try:
+        directory.forget_failure(cell)
+        record = train_until(
+            asked,
+            cell.config,
+            make_trainer or new_trainer,
+            directory.run(cell),
+            observer=_Reporter(cell, observer, training),
+            save_every=options.save_every,
+        )
+        keeps_weights = options.weights is None or cell.system.name in options.weights
+        record = finish_cell(directory, cell, record, keeps_weights)
+    except (Interrupted, OutOfTime) as stop:
+        claim.release()
+        observer.cell_stopped(cell, str(stop))
+        return Ended(cell, How.STOPPED, str(stop))
+    except (CheckpointWriteError, OSError):
+        claim.release()
+        raise
+    except Exception as error:
+        directory.fail(cell, traceback.format_exc())
+        claim.release()
+        observer.cell_failed(cell, f"{type(error).__name__}: {error}")
+        return Ended(cell, How.FAILED, str(error), kind_of(str(error)))
+    claim.finish()
+    predictor.learn(record)
+    observer.cell_finished(cell, record, time.monotonic() - began)
+    return Ended(cell, How.FINISHED)
+
+
+def missing_seconds(
+    cell: Cell,
+    directory: SweepDirectory,
+    predictor: Predictor,
+    asked: Interruption,
+    starts_in: float = 0.0,
+    compiled: bool = False,
+) -> float:
+    """How much longer the budget would have to be for a cell to fit into it whole; below zero if it fits."""
+    predicted = predictor.predict(cell, directory.step(cell))
+    needed = predicted.seconds - (predicted.compiling if compiled else 0.0)
+    return SPARE_SHARE * needed - (asked.deadline - time.monotonic() - starts_in)
+
+
+class _Reporter(Observer):
+    """Tells the observer of a sweep how a run goes."""
+
+    def __init__(self, cell: Cell, observer: SweepObserver, training: Callable[[], None]):
+        self._cell, self._observer, self._training = cell, observer, training
+        self._told = 0.0
+
+    def preparing(self, trainer: Trainer) -> None:
+        self._tell("compiling", trainer)
+
+    def started(self, trainer: Trainer) -> None:
+        self._tell("training", trainer)
+        self._training()
+
+    def step(self, trainer: Trainer) -> None:
+        if time.monotonic() - self._told >= BETWEEN_STEPS:
+            self._tell("training", trainer)
+
+    def point(self, trainer: Trainer) -> None:
+        self._tell("training", trainer)
+
+    def testing(self, trainer: Trainer) -> None:
+        self._tell("testing", trainer)
+        self._training()
+
+    def _tell(self, phase: str, trainer: Trainer) -> None:
+        self._told = time.monotonic()
+        self._observer.cell_progress(self._cell, progress_of(trainer, phase))
+
+
+def progress_of(trainer: Trainer, phase: str) -> Progress:
+    """Where a run stands, as plain numbers."""
+    finite = np.isfinite(trainer.latest_loss)
+    scores = trainer.progress.curve[-1].scores if trainer.progress.curve else {}
+    return Progress(
+        phase,
+        trainer.progress.step,
+        trainer.config.steps,
+        float(trainer.latest_loss[finite].mean()) if finite.any() else None,
+        {name: float(np.mean(values)) for name, values in scores.items()},
+    )
+
+
+def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, keep_weights: bool) -> RunRecord:
+    """Writes the weights and then the record, each whole or not at all: where there is a record, all is there."""
+    path = directory.record(cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    weights = None
+    if keep_weights:
+        rule = main_rule(cell.config, cell.system)
+        seed = best_seed(record, rule)
+        file = directory.weights(cell)
+        save(record.reasoner(rule, seed), file, dtype=WEIGHTS_DTYPE)
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        weights = Weights(file.name, rule, seed, WEIGHTS_DTYPE, digest)
+    system = cell.system.training if cell.system.training != cell.config.processor else None
+    complete = dataclasses.replace(record, preset=cell.system.preset, system=system, weights=weights)
+    complete.save(path)
+    return complete
+
+
+def best_seed(record: RunRecord, rule: str) -> int:
+    """The seed that validates best under a rule; of equal ones that with the lowest validation loss, then the first.
+
+    Never by test: the score of the best seed on the test split is not an honest one.
+    """
+    chosen = record.selected[rule]
+    points = {point.step: point for point in record.curve}
+    weights, validation = record.rules[rule].weights, record.rules[rule].validation or record.config.validations[0].name
+    losses = [
+        points[step].of(weights)[1][validation][row] if step in points else None
+        for row, step in enumerate(chosen.steps)
+    ]
+    keys = [
+        (-score, np.inf if loss is None or not np.isfinite(loss) else loss, row)
+        for row, (score, loss) in enumerate(zip(chosen.scores, losses, strict=True))
+    ]
+    return record.config.seeds[min(keys)[-1]]
