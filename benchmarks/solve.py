@@ -96,6 +96,7 @@ def measure(algorithm: str, size: int, count: int) -> dict[str, Any]:
     return {
         "algorithm": algorithm,
         "first_s": compiling,
+        "fastest_ms": 1e3 * float(walls.min()),
         "median_ms": 1e3 * float(np.median(walls)),
         "median_processor_ms": 1e3 * float(np.median(processors)),
         "worst_ms": 1e3 * float(walls[worst]),
@@ -149,6 +150,7 @@ def main() -> None:
     if options.out is not None:
         versions = machine.versions("narkit", "jax", "jaxlib", "numba")
         said = {"size": options.size, "cpu": machine.cpu_model(), "cores": os.cpu_count(), "versions": versions}
+        said["load"] = os.getloadavg()[1]  # of the last five minutes: how many processes wanted those cores
         options.out.write_text(json.dumps(said | {"shell": shell, "algorithms": rows}, indent=2) + "\n")
 
 

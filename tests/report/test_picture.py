@@ -75,5 +75,5 @@ def test_long_runs_are_shown_in_part() -> None:
 
 
 def test_a_picture_is_written(tmp_path: Path) -> None:
-    save_picture(random_run("bfs", size=5, seed=1, density=0.7), tmp_path / "new" / "run.png")
-    assert (tmp_path / "new" / "run.png").read_bytes().startswith(b"\x89PNG")
+    save_picture(random_run("bfs", size=5, seed=1, density=0.7), tmp_path / "run.png")
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")

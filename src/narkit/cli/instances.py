@@ -74,8 +74,10 @@ def given_instance(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, A
             given |= _graph(typed, algorithm)
         elif name in typed:
             given[name] = _parsed(name, typed.pop(name), given)
-        else:
+        elif name in OPTIONS:
             raise InstanceError(f"{algorithm} needs --{name}; {_example(algorithm)}")
+        else:
+            raise InstanceError(f'{algorithm} needs {name}; give it in a file, --instances FILE with {{"{name}": ...}}')
     if typed:
         unused = ", ".join("values" if name == "values" else f"--{name}" for name in typed)
         raise InstanceError(f"{algorithm} takes no {unused}; {_example(algorithm)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -219,4 +220,6 @@ def as_json(value: Any) -> Any:
         return [as_json(entry) for entry in value]
     if isinstance(value, np.generic):
         return as_json(value.item())
+    if isinstance(value, float) and not math.isfinite(value):  # as part of a label; JSON has no word for it
+        return str(value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

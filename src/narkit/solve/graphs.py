@@ -139,9 +139,9 @@ def _from_matrix(matrix: Any, directed: bool | None) -> Graph:
         notes.append("infinite entries of the matrix were read as: no edge")
     symmetric = bool(np.array_equal(values, values.T))
     if directed is False and not symmetric:
-        one_way = (values != 0) & (values.T == 0)
-        if not np.array_equal(values[~one_way & (values.T != 0)], values.T[~one_way & (values.T != 0)]):
-            i, j = np.argwhere((values != values.T) & (values != 0) & (values.T != 0))[0]
+        contradictions = np.argwhere((values != values.T) & (values != 0) & (values.T != 0))
+        if len(contradictions):
+            i, j = contradictions[0]
             raise InstanceError(
                 f"graph: expected a symmetric matrix for an undirected graph, got {values[i, j]:g} from {i} to {j} but "
                 f"{values[j, i]:g} back; symmetrise it, or leave directed out"
@@ -210,7 +210,7 @@ def _edge(edge: Any, place: int) -> Edge:
         raise InstanceError(f"graph, edge {place}: expected (from, to) or (from, to, weight), got {brief(edge)}")
     start, end = parts[0], parts[1]
     for label in (start, end):
-        if label is None or (isinstance(label, float) and np.isnan(label)) or label == "":
+        if label is None or (isinstance(label, float) and np.isnan(label)) or (isinstance(label, str) and not label):
             raise InstanceError(f"graph, edge {place}: expected two labels, got {brief(edge)}")
     return start, end, parts[2] if len(parts) == 3 else None
 

@@ -93,7 +93,7 @@ def ranked_keys(keys: Sequence[Any], notes: list[str]) -> np.ndarray:
 def brief(value: Any, most: int = 60) -> str:
     """A value as error messages quote it."""
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
     except ValueError:  # Python refuses to write whole numbers of thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= most else f"{text[:most]}…"
@@ -101,6 +101,6 @@ def brief(value: Any, most: int = 60) -> str:
 
 def listed(labels: Sequence[Any], most: int = 6) -> str:
     """Some labels with commas between, and how many are left out."""
-    texts = [str(label) for label in labels[:most]]
+    texts = [label if isinstance(label, str) and len(label) < 60 else brief(label) for label in labels[:most]]
     left = len(labels) - len(texts)
     return ", ".join(texts) + (f" and {left} more" if left > 0 else "")
