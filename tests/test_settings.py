@@ -103,6 +103,7 @@ def test_text_that_does_not_fit_is_refused(name: str, text: str, message: str) -
         ({"validate_every": 1.5}, "validate_every: expected a whole number, such as 200, got 1.5"),
         ({"sizes": "4,7"}, "sizes: expected whole numbers in a list, such as 4,7,11,13,16, got '4,7'"),
         ({"sizes": (4, "7")}, "sizes[1]: expected a whole number"),
+        ({"seeds": range(10**30)}, "seeds: expected at most 100,000 whole numbers, got range(0, 1000"),
         ({"seeds": 3}, "seeds: expected whole numbers in a list, such as 0, got 3"),
         ({"validations": [{"name": "id"}]}, "validations[0]: expected a mapping with size"),
         ({"validations": [{"name": "id", "size": 1.5}]}, "validations[0].size: expected a whole number"),

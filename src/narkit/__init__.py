@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "ALGORITHMS": "narkit.algorithms",
     "Batch": "narkit.data.batch",
+    "Callback": "narkit.training.callbacks",
     "DenseProcessor": "narkit.models.processors",
     "Kind": "narkit.spec",
     "Location": "narkit.spec",
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from narkit.spec import node as node
     from narkit.sweeps.systems import SYSTEMS as SYSTEMS
     from narkit.sweeps.systems import System as System
+    from narkit.training.callbacks import Callback as Callback
     from narkit.training.config import TrainConfig as TrainConfig
     from narkit.training.config import Validation as Validation
     from narkit.training.record import RunRecord as RunRecord

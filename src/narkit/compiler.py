@@ -54,8 +54,13 @@ def is_known(name: str, value: str | bool) -> bool:
     return True
 
 
-def keep_compiled_programs() -> None:
-    """Turns JAX's persistent cache on, unless the user has set it up already."""
+def keep_compiled_programs(quickest: float | None = None) -> None:
+    """Turns JAX's persistent cache on, unless the user has set it up already.
+
+    Programs that compile in less than `quickest` seconds are not kept; JAX's own choice is a second.
+    """
     if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "narkit" / "programs"))
+        if quickest is not None:
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", quickest)

@@ -16,13 +16,14 @@ import numbers
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 from narkit.errors import UnknownNameError
 
 FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 LARGEST = 2**63  # whole numbers beyond it fit into no array
+MOST = 100_000  # values in a list
 
 
 class SettingError(ValueError):
@@ -107,8 +108,17 @@ def read(kind: Any, name: str, value: object, example: object = None) -> Any:
 def _read_several(kind: Any, name: str, value: object, example: object) -> tuple[Any, ...]:
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         raise SettingError(name, f"{_plural(kind)} in a list", value, example)
+    if _is_too_long(value):
+        raise SettingError(name, f"at most {MOST:,} {_plural(kind)}", value)
     first = example[0] if isinstance(example, Sequence) and example else None
     return tuple(read(kind, f"{name}[{place}]", item, first) for place, item in enumerate(value))
+
+
+def _is_too_long(values: Iterable) -> bool:
+    try:
+        return isinstance(values, Sized) and len(values) > MOST
+    except OverflowError:  # a range that has no end in sight
+        return True
 
 
 def _read_record(kind: Any, name: str, value: object) -> Any:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCUMENTS = [ROOT / name for name in ROOT_DOCUMENTS if (ROOT / name).exists()] + sorted((ROOT / "docs").rglob("*.md"))
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in DOCUMENTS}
-FOLDERS = ("src", "tests", "docs", "benchmarks")  # which source archives have, too
+FOLDERS = ("src", "tests", "docs", "benchmarks", "examples")  # which source archives have, too
 FILES = [path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
 # A word before the command may set a variable: NAME=value narkit ...
 LINE = re.compile(r"^(?: {4})?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(narkit (?!=).*)$", re.MULTILINE)

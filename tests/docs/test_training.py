@@ -14,10 +14,13 @@ TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 
 
 def test_python_names_what_there_is() -> None:
-    code, configuration = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    code, configuration, callback = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     names: dict = {}
     exec(configuration, names)  # what makes configurations only is run
     assert list(rules(names["config"])) == ["ood_average", "ood_first", "last"]
+    exec(callback.rpartition("narkit.train(")[0], names)
+    methods = {name for name in vars(names["PrintScores"]) if name.startswith("on_")}
+    assert methods and methods <= set(dir(narkit.Callback))
     options = {
         keyword.arg for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call) for keyword in node.keywords
     }

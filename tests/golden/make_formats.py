@@ -31,22 +31,22 @@ OPTIONS = {
 }
 
 
-def stop_after_step_6(trainer: Trainer) -> None:
-    if trainer.progress.step == 6:
-        os.kill(os.getpid(), signal.SIGTERM)
+class Stop(narkit.Callback):
+    """Ends the run after step 6, as a user would."""
+
+    def on_step(self, trainer: Trainer) -> None:
+        if trainer.progress.step == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def make(folder: Path) -> None:
     from narkit.sweeps.cells import SweepDirectory, make_cells
     from narkit.sweeps.sweep import SweepOptions, run_sweep
-    from narkit.training.run import Observer
 
-    observer = Observer()
-    observer.step = stop_after_step_6  # type: ignore[method-assign]
     folder.mkdir(parents=True)
     config = narkit.TrainConfig.from_json({"algorithms": ("bfs",), "test": False, **OPTIONS})
     try:
-        narkit.train(config, folder / "stopped", observer=observer)
+        narkit.train(config, folder / "stopped", callbacks=[Stop()])
     except KeyboardInterrupt as stopped:
         print(stopped)
     (folder / "stopped" / "lock").unlink()
@@ -54,7 +54,7 @@ def make(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         options = {name: value for name, value in OPTIONS.items() if name not in ("seeds", "processor")}
         cells = make_cells("quick", ("mpnn",), ("bfs",), 2, options)
-        run_sweep(cells, SweepDirectory(Path(name)), preset="quick", options=SweepOptions(threads=1))
+        run_sweep(cells, SweepDirectory(Path(name)), options=SweepOptions(threads=1))
         (folder / "records").mkdir()
         shutil.copytree(Path(name) / "mpnn", folder / "records" / "mpnn")
 

@@ -1,7 +1,10 @@
 """`narkit solve` and `narkit weights`: what they print, and that mistakes end in one clear line and exit code 2."""
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -141,3 +144,18 @@ def test_published_weights_are_listed_with_their_scores(monkeypatch: pytest.Monk
     assert len(rows) >= 30
     for row in rows:
         assert 0 <= row["score"] <= 1 and row["agrees_with_record"] and Path(row["record"]).is_file()
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing_but_a_probe(tmp_path: Path) -> None:
+    """What the published network needs is on disk by then; the probe asks XLA whether it knows an option."""
+    environment = {name: value for name, value in os.environ.items() if name not in (VARIABLE, "JAX_LOG_COMPILES")}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path), "JAX_LOG_COMPILES": "1"}
+    command = [sys.executable, "-m", "narkit", "solve", "quicksort", "5", "3", "1", "2"]
+    said = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=600).stderr
+        for _ in range(2)
+    ]
+    assert "Persistent compilation cache hit for 'jit__predict'" not in said[0]
+    assert "Persistent compilation cache hit for 'jit__predict'" in said[1]
+    assert said[1].count("Compiling jit(") <= 2

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from narkit.cli import app
-from narkit.sweeps.cells import Cell, SweepDirectory
+from narkit.sweeps.cells import Cell, State, SweepDirectory
+from narkit.sweeps.checks import check_file
 from narkit.sweeps.executor import Progress, SweepObserver, SweepOptions
 from narkit.sweeps.executors.processes import MEMORY_VARIABLES, Processes
 from narkit.sweeps.failures import Failure, kind_of
@@ -144,6 +145,17 @@ def test_failed_cells_are_left_unless_asked_for(tiny_cells: TinyCells, tmp_path:
     directory.fail(cells[0], "ValueError: no")
     assert play(tiny_cells, tmp_path, {"bfs": ["finished"]})[1] == []
     assert names(play(tiny_cells, tmp_path, {"bfs": ["finished"]}, retry_failed=True)[0].finished) == ["bfs"]
+
+
+def test_what_ran_elsewhere_is_kept_as_if_it_had_run_here(
+    tiny_sweep: Path, tiny_cells: TinyCells, tmp_path: Path
+) -> None:
+    home = SweepDirectory(tmp_path)
+    for cell in tiny_cells():
+        away = SweepDirectory(tiny_sweep)
+        home.keep(cell, away.record(cell).read_bytes(), away.weights(cell).read_bytes())
+        assert check_file(home.record(cell)).problems == ()
+        assert home.state(cell) is State.FINISHED
 
 
 def test_shares_that_the_user_has_set_stay(

@@ -16,7 +16,7 @@ from narkit.sweeps import lengths
 from narkit.sweeps.cells import Cell, SweepDirectory, make_cells
 from narkit.sweeps.costs import Measured, measured_costs
 from narkit.sweeps.memory import predicted_memory
-from narkit.sweeps.plan import DEFAULTS, Predictor
+from narkit.sweeps.plan import Predictor
 from narkit.training.config import Validation
 from narkit.training.record import RunRecord
 
@@ -89,7 +89,7 @@ def test_costs_come_from_the_benchmark(write_benchmark: Callable[..., bench.Reco
     assert "training" not in predictor.predict(paper_cell("bfs", sizes=(4, 11))).measured
     assert predictor.source("team") == "benchmarks/train.json"
     assert predictor.source("mpnn") == "those of team: benchmarks/train.json"
-    assert predictor.source("triplet_gmpnn") == "defaults for a GPU, not measured on this machine"
+    assert predictor.is_known and prediction.is_known
 
 
 def test_costs_are_those_of_the_device_without_waiting(write_benchmark: Callable[..., bench.Record]) -> None:
@@ -136,15 +136,25 @@ def test_costs_are_of_the_device_that_was_measured(
     assert measured_costs("another") == Measured()
 
 
-def test_defaults_of_a_gpu_are_near_what_was_measured() -> None:
+def test_the_measurements_that_ship_are_found() -> None:
     record = bench.Record.from_json(BENCHMARK.read_text())
     measured = Predictor.of_device(record.device, record.backend)
-    default = Predictor.of_device("another GPU", "gpu")
-    assert set(measured.measured.costs) == set(DEFAULTS["gpu"])
-    for system in DEFAULTS["gpu"]:
-        for algorithm in ("bfs", "articulation_points", "jarvis_march", "segments_intersect"):
-            cell = paper_cell(algorithm, system)
-            assert 0.5 < default.predict(cell).training / measured.predict(cell).training < 2
+    assert set(measured.measured.costs) == {"team", "triplet_gmpnn"}
+    assert measured.predict(paper_cell("bfs")).is_known
+
+
+def test_nothing_is_predicted_on_a_device_that_was_not_measured(make_record: Callable[..., RunRecord]) -> None:
+    """Until a cell was finished there: then the others take as much longer as it did."""
+    predictor = Predictor.of_device("another GPU", "gpu")
+    before = predictor.predict(paper_cell("bfs"))
+    assert not before.is_known
+    assert predictor.source("team") == "not measured on this device"
+    record = make_record("dfs")
+    timings = dataclasses.replace(record.timings, training=7 * predictor.predict(paper_cell("dfs")).training)
+    predictor.learn(dataclasses.replace(record, device="another GPU", timings=timings))
+    after = predictor.predict(paper_cell("bfs"))
+    assert after.is_known and after.training == pytest.approx(7 * before.training)
+    assert predictor.source("team") == "finished cells"
 
 
 # What finished cells teach.

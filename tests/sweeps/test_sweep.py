@@ -20,9 +20,10 @@ from narkit.cli import app
 from narkit.cli.sweep import parse_budget
 from narkit.cli.sweep_display import SweepDisplay
 from narkit.sweeps.cells import Cell, State, SweepDirectory, SweepError, make_cells
+from narkit.sweeps.costs import Cost
 from narkit.sweeps.executor import Progress, SweepObserver, SweepOptions
 from narkit.sweeps.life import best_seed
-from narkit.sweeps.plan import DEFAULTS, Predictor
+from narkit.sweeps.plan import Predictor
 from narkit.sweeps.sweep import Outcome, run_sweep
 from narkit.training.interruption import Interruption
 from narkit.training.record import RunRecord, follows_preset
@@ -187,12 +188,16 @@ def test_a_budget_ends_with_everything_saved(
     assert record(tmp_path, "bfs").result() == record(whole, "bfs").result()
 
 
-def test_no_cell_is_begun_that_does_not_fit(tiny_cells: TinyCells, tmp_path: Path) -> None:
-    log = Log()
-    outcome = run(tiny_cells(steps=10_000_000), tmp_path, log, budget=60.0, whole_cells=True)
-    assert log.events == ["mpnn/minimum not started", "mpnn/bfs not started"]
+def test_no_cell_is_begun_that_does_not_fit(whole: Path, tiny_cells: TinyCells, tmp_path: Path) -> None:
+    """A finished cell tells how long others take; without one nothing is known, and a cell is begun."""
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("bfs.*"))
+    log, done = Log(), tiny_cells(algorithms=("minimum",))
+    outcome = run(
+        [*done, *tiny_cells(("mpnn",), ("bfs", "dfs"), steps=10**7)], tmp_path, log, budget=60.0, whole_cells=True
+    )
+    assert log.events == ["mpnn/bfs not started", "mpnn/dfs not started"]
     assert len(outcome.not_started) == 2
-    assert not list(tmp_path.rglob("*.json"))
+    assert len(list(tmp_path.rglob("*.json"))) == 1
 
 
 def test_a_full_disk_at_the_last_moment(
@@ -273,7 +278,7 @@ def test_status_and_plan(whole: Path, tiny_arguments: list[str], tmp_path: Path)
     assert result.exit_code == 0, result.output
     assert "2 of 2 cells left" in result.output
     assert "4 compilations" in result.output
-    assert "Costs: mpnn: those of team: defaults for a CPU, not measured on this machine. Device" in result.output
+    assert "time not predicted" in result.output and "Costs: mpnn: not measured on this device. Device" in result.output
     assert result.output.rstrip().endswith("Memory with ~ is a rough guess.")
     assert not (tmp_path / "new").exists()
 
@@ -333,22 +338,24 @@ def test_budgets_are_read() -> None:
     assert [parse_budget(text) for text in ("9m", "90s", "1h30m", "1.5m", None)] == [540, 90, 5400, 90, None]
 
 
-def test_live_table_and_no_weights(tiny_cells: TinyCells, tmp_path: Path) -> None:
-    """On a terminal a table is kept up to date."""
+def test_live_table_and_no_weights(whole: Path, tiny_cells: TinyCells, tmp_path: Path) -> None:
+    """On a terminal a table is kept up to date; a finished cell tells how long the others take."""
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("bfs.*"))
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    cells = tiny_cells(algorithms=("bfs",))
+    cells = tiny_cells()
     with SweepDisplay(console, cells, SweepDirectory(tmp_path)) as display:
         run(cells, tmp_path, display, weights=frozenset())
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     for expected in ("interrupted", "time left about", "compiling", "mpnn/bfs done in 0:00:"):
         assert expected in printed
-    assert [path.name for path in (tmp_path / "mpnn").iterdir()] == ["bfs.json"]
+    files = sorted(path.name for path in (tmp_path / "mpnn").iterdir())
+    assert files == ["bfs.json", "minimum.json", "minimum.safetensors"]
     assert record(tmp_path, "bfs").weights is None
 
 
 def test_predictions_follow_what_was_measured(tiny_sweep: Path, tiny_cells: TinyCells) -> None:
     cells = tiny_cells()
-    plain = Predictor(DEFAULTS["cpu"], "cpu", 5.0, "none")
+    plain = Predictor({"team": Cost(5.0, 0.1)}, "cpu", 5.0, "none")
     informed = Predictor.from_records(SweepDirectory(tiny_sweep), cells)
     timings = [RunRecord.load(SweepDirectory(tiny_sweep).record(cell)).timings for cell in cells]
     assert len(informed.learned) == 2

@@ -16,6 +16,8 @@ from narkit.sweeps.checks import check_file, record_files
 from narkit.sweeps.sweep import run_sweep
 from narkit.training.record import RunRecord
 
+KILLS = int(os.environ.get("NARKIT_SWEEP_KILLS", "4"))  # of sweeps, at random moments
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 PROCESS = """
@@ -90,13 +92,13 @@ def test_killed_sweeps_end_as_if_nothing_had_happened(
 
 
 @pytest.mark.slow
-def test_sweeps_killed_twenty_times(
+def test_sweeps_killed_many_times(
     whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
 ) -> None:
     """Until it is done, and then again in a new folder: many kills fall into the writing of records and weights."""
     rng = random.Random(2)
     kills = 0
-    for attempt in range(100):
+    for attempt in range(KILLS):
         folder = tmp_path / str(attempt)
         printed = ""
         while "all cells are finished" not in printed:
@@ -104,8 +106,9 @@ def test_sweeps_killed_twenty_times(
             kills += 1
         assert results(folder) == whole
         assert files_of(folder) == FILES
-        if kills >= 20:
+        if kills >= KILLS:
             break
+    print(f"\n{kills} kills of sweeps in {attempt + 1} folders")
 
 
 @pytest.mark.parametrize("names", [["bfs"], ["bfs", "minimum"]], ids=["one", "side by side"])
@@ -126,12 +129,13 @@ def test_a_signal_saves_first(names: list[str], tiny_arguments: list[str], progr
 
 
 @pytest.mark.slow  # by default a claim that excludes others, and cells side by side, stand for it
-def test_two_sweeps_share_the_work(
-    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+@pytest.mark.parametrize("count", [2, 4])
+def test_sweeps_in_one_folder_share_the_work(
+    count: int, whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
 ) -> None:
-    both = [start(tiny_arguments, tmp_path, program_cache) for _ in range(2)]
-    printed = [process.communicate()[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], printed
+    all_of_them = [start(tiny_arguments, tmp_path, program_cache) for _ in range(count)]
+    printed = [process.communicate()[0] for process in all_of_them]
+    assert [process.returncode for process in all_of_them] == [0] * count, printed
     for name in whole:
         assert sum(text.count(f"{name} done") for text in printed) == 1, printed
     assert results(tmp_path) == whole

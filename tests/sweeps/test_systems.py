@@ -17,6 +17,7 @@ from narkit.report import figures, tables, writing
 from narkit.report.documents import readme_part
 from narkit.report.grid import Grid, read_grid
 from narkit.report.page import page
+from narkit.report.published import algorithm_scores
 from narkit.report.reproduction import reproduction_part
 from narkit.sweeps.cells import SweepDirectory, SweepError, make_cells
 from narkit.sweeps.checks import check_file, record_files
@@ -75,6 +76,13 @@ def test_wrong_systems_are_refused() -> None:
         make_cells(None, ["triplet_gmpnn", "triplet_gmpnn_ood_val"], ["bfs"])
     with pytest.raises(UnknownNameError, match="option of the processor team"):
         narkit.System("wrong", "Wrong", "team", {"slop": 0.2}).config("bfs")
+
+
+def test_a_published_column_that_does_not_exist_is_named() -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"published column \(system mine\) is named 'taem'; did you mean 'team'"
+    ):
+        algorithm_scores(narkit.System("mine", "Mine", "team", published="taem"))
 
 
 def test_a_processor_that_other_processes_cannot_import_is_refused(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from typer.testing import CliRunner, Result
 
 import narkit
 from narkit.cli import app, demo
-from narkit.cli.tensorboard import TensorBoard
 from narkit.cli.training_display import LiveDisplay
 from narkit.data.splits import SPLITS, benchmark_set
 from narkit.training.config import Validation
+from narkit.training.tensorboard import TensorBoard
 from narkit.training.trainer import Trainer
 
 Tiny = Callable[..., narkit.TrainConfig]
@@ -90,7 +90,7 @@ def test_interrupted_training_says_how_to_go_on(tmp_path: Path, monkeypatch: pyt
         if trainer.progress.step == 6:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(LiveDisplay, "step", interrupt)
+    monkeypatch.setattr(LiveDisplay, "on_step", interrupt)
     result = command("train", *OPTIONS, "--out", str(tmp_path))
     assert result.exit_code == 128 + signal.SIGTERM, result.output
     assert f"stopped at step 6; saved in {tmp_path}. Go on with: narkit train --resume {tmp_path}" in result.output
@@ -126,7 +126,7 @@ def told(run: Path) -> Curves:
 class CrashingTensorBoard(TensorBoard):
     """Stops the run without a word at step 9."""
 
-    def step(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         if trainer.progress.step == 9:
             raise RuntimeError("crash")
 
@@ -136,9 +136,9 @@ def test_after_a_crash_every_point_is_drawn_once(save_every: float, tiny: Tiny, 
     """Both where the run goes on from a point that was drawn, and where points are drawn again."""
     folder = tmp_path / "tensorboard"
     with pytest.raises(RuntimeError, match="crash"):
-        narkit.train(tiny(), tmp_path, observer=CrashingTensorBoard(folder), save_every=save_every)
+        narkit.train(tiny(), tmp_path, callbacks=[CrashingTensorBoard(folder)], save_every=save_every)
     assert drawn(tmp_path) == told(tmp_path)
-    narkit.train(tiny(), tmp_path, observer=TensorBoard(folder))
+    narkit.train(tiny(), tmp_path, callbacks=[TensorBoard(folder)])
     assert len(list(folder.iterdir())) == 2
     curves = drawn(tmp_path)
     assert curves == told(tmp_path)
@@ -159,7 +159,7 @@ def test_live_display(tiny: Tiny) -> None:
     """On a terminal a line is kept up to date."""
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     with LiveDisplay(console) as display:
-        narkit.train(tiny(), observer=display)
+        narkit.train(tiny(), callbacks=[display])
     assert "steps/s" in console.file.getvalue()  # type: ignore[attr-defined]
 
 

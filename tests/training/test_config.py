@@ -52,7 +52,7 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
         (("id", 16, 4, "trainin"), "did you mean 'training'"),
         (("id", 16, 4, "benchmark", 3), "draws the official test split"),
         (("id", 16, 4, "benchmark", -1), "expected a seed from 0"),
-        (("id", 16, 4, "benchmark", 5, "no"), "expected selects to be true or false"),
+        (("id", 16, 4, "benchmark", 5, "no"), "selects: expected true or false"),
     ],
 )
 def test_mistakes_in_validations_are_named(values: tuple, message: str) -> None:

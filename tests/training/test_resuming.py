@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import narkit
+from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.interruption import Interrupted
-from narkit.training.run import Observer
 from narkit.training.run_directory import RunDirectory, RunDirectoryError
 from narkit.training.trainer import Trainer
 
@@ -28,13 +28,13 @@ LOOSE_ENDS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 Tiny = Callable[..., narkit.TrainConfig]
 
 
-class At(Observer):
+class At(Callback):
     """Does something once a given step is reached."""
 
     def __init__(self, step: int, act: Callable[[], None]):
         self.at, self.act = step, act
 
-    def step(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         if trainer.progress.step == self.at:
             self.act()
 
@@ -84,18 +84,32 @@ def test_without_a_folder_it_is_the_same(tiny: Tiny, whole: narkit.RunRecord) ->
 def test_a_crash_loses_nothing(step: int, tiny: Tiny, whole: narkit.RunRecord, tmp_path: Path) -> None:
     """Stopped without a word, before the first checkpoint and after others."""
     with pytest.raises(RuntimeError, match="crash"):
-        narkit.train(tiny(), tmp_path, observer=At(step, crash), save_every=0)
+        narkit.train(tiny(), tmp_path, callbacks=[At(step, crash)], save_every=0)
     record = narkit.train(tiny(), tmp_path, save_every=0)
     assert_same(record, whole)
     assert whole._directory is not None
     assert (tmp_path / "metrics.jsonl").read_text() == (whole._directory / "metrics.jsonl").read_text()
 
 
+def test_checkpoints_are_written_between_validations(tiny: Tiny, tmp_path: Path) -> None:
+    """A run that never lives until its next validation goes on, too."""
+    config = tiny(validate_every=10)
+    with pytest.raises(RuntimeError, match="crash"):
+        narkit.train(config, tmp_path, callbacks=[At(7, crash)], save_every=1e-9)
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["00000006", "00000007"]
+    steps: list[int] = []
+    with pytest.raises(RuntimeError, match="crash"):
+        narkit.train(config, tmp_path, callbacks=[At(9, crash)], save_every=1e-9)
+    record = narkit.train(config, tmp_path, callbacks=[At(10, lambda: steps.append(10))], save_every=1e-9)
+    assert steps == [10]
+    assert_same(record, narkit.train(config))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_save_first(number: int, tiny: Tiny, whole: narkit.RunRecord, tmp_path: Path) -> None:
     before = signal.getsignal(number)
     with pytest.raises(Interrupted, match=r"stopped at step 7; saved in") as raised:
-        narkit.train(tiny(), tmp_path, observer=At(7, lambda: os.kill(os.getpid(), number)))
+        narkit.train(tiny(), tmp_path, callbacks=[At(7, lambda: os.kill(os.getpid(), number))])
     assert raised.value.signal_number == number
     assert signal.getsignal(number) is before
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000007"]
@@ -127,7 +141,7 @@ def test_a_folder_in_use_is_refused(tiny: Tiny, tmp_path: Path) -> None:
 def interrupted_run(tiny: Tiny, folder: Path) -> None:
     """A run that ended after its checkpoints of steps 4 and 8."""
     with pytest.raises(RuntimeError, match="crash"):
-        narkit.train(tiny(), folder, observer=At(9, crash), save_every=0)
+        narkit.train(tiny(), folder, callbacks=[At(9, crash)], save_every=0)
 
 
 def truncate_largest_file(folder: Path) -> None:
@@ -176,7 +190,7 @@ def test_a_full_disk_leaves_the_last_state(tiny: Tiny, whole: narkit.RunRecord, 
             narkit.train(
                 tiny(),
                 tmp_path,
-                observer=At(6, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))),
+                callbacks=[At(6, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard)))],
                 save_every=0,
             )
     finally:
@@ -184,20 +198,23 @@ def test_a_full_disk_leaves_the_last_state(tiny: Tiny, whole: narkit.RunRecord, 
     assert_same(narkit.train(tiny(), tmp_path, save_every=0), whole)
 
 
+KILLS = int(os.environ.get("NARKIT_KILLS", "6"))  # of a run, at random moments
+
 PROCESS = """
 import json, sys
 import narkit
-from narkit.training.run import Observer
-class Tell(Observer):
-    def started(self, trainer):
+class Tell(narkit.Callback):
+    def on_start(self, trainer):
         print("started", flush=True)
 config = narkit.TrainConfig.from_json(json.loads(sys.argv[1]))
-narkit.train(config, sys.argv[2], save_every=0, observer=Tell())
+narkit.train(config, sys.argv[2], save_every=float(*sys.argv[3:]), callbacks=[Tell()])
 print("finished", flush=True)
 """
 
 
-def run_and_kill(config: narkit.TrainConfig, folder: Path, cache: Path, seconds: float | None) -> str:
+def run_and_kill(
+    config: narkit.TrainConfig, folder: Path, cache: Path, seconds: float | None, save_every: float = 0.0
+) -> str:
     """Trains in a process of its own and kills it so many seconds after its first step. Returns what it printed."""
     environment = {
         **os.environ,
@@ -205,7 +222,7 @@ def run_and_kill(config: narkit.TrainConfig, folder: Path, cache: Path, seconds:
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
-    command = [sys.executable, "-c", PROCESS, json.dumps(config.to_json()), str(folder)]
+    command = [sys.executable, "-c", PROCESS, json.dumps(config.to_json()), str(folder), str(save_every)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         printed = process.stdout.readline()
@@ -235,8 +252,23 @@ def test_killed_processes_resume(tiny: Tiny, tmp_path: Path, program_cache: Path
 
 
 @pytest.mark.slow
-def test_processes_killed_twenty_times_resume(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
+def test_a_run_that_is_killed_again_and_again_ends(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
+    """Every process is killed soon after its first step, long before the only validation."""
+    config = tiny(steps=3000, validate_every=3000, average=0.999, skipped_steps=50)
+    expected = narkit.train(config)
+    deaths = 0
+    while "finished" not in run_and_kill(config, tmp_path, program_cache, 0.5, save_every=0.05):
+        deaths += 1
+        assert deaths < 100
+    assert deaths > 1
+    assert_same(narkit.RunRecord.load(tmp_path), expected)
+
+
+@pytest.mark.slow
+def test_processes_killed_many_times_resume(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
     config = tiny(steps=400, validate_every=1)
     expected = narkit.train(config)
-    assert killed_run(config, tmp_path, program_cache, times=20, seconds=2.0) > 0
+    inside_writes = killed_run(config, tmp_path, program_cache, times=KILLS, seconds=2.0)
+    print(f"\n{KILLS} kills, {inside_writes} of them while a checkpoint was written or removed")
+    assert inside_writes > 0 or KILLS < 20
     assert_same(narkit.RunRecord.load(tmp_path), expected)

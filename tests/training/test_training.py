@@ -1,5 +1,6 @@
 """The training loop: seeds in one program are the seeds alone, a diverged one stops, and hints are scored right."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
@@ -16,7 +17,7 @@ from narkit.data.splits import benchmark_set
 from narkit.data.stream import TrainingStream
 from narkit.training.config import BENCHMARK, Validation
 from narkit.training.evaluation import EvaluationSet, validation_batch
-from narkit.training.feed import Feed
+from narkit.training.feed import Feed, Measured
 from narkit.training.packing import pack, with_num_steps
 from narkit.training.programs import Programs
 from narkit.training.trainer import StoppedTraining, Trainer
@@ -108,6 +109,27 @@ def test_measuring_room_can_be_stopped(tiny: Tiny) -> None:
         Feed(tiny()).measure(10**9, check=stop)
 
 
+def test_measuring_room_goes_on_where_it_was_stopped(tiny: Tiny) -> None:
+    """What was kept, as JSON has it, need not be looked at again."""
+    config = tiny(sizes=(5, 8), algorithms=("bfs", "minimum"))
+    whole, stopped, resumed = Feed(config), Feed(config), Feed(config)
+    whole.measure(400)
+    kept: list[str] = []
+
+    def keep(measured: Measured) -> None:
+        kept.append(json.dumps(measured.to_json()))
+        if len(kept) == 5:  # four parts of the first algorithm, one of the second
+            raise StoppedTraining
+
+    with pytest.raises(StoppedTraining):
+        stopped.measure(400, keep=keep)
+    resumed.go_on_measuring(Measured.from_json(json.loads(kept[-1])))
+    turns: list[int] = []
+    resumed.measure(400, keep=lambda measured: turns.append(sum(measured.turns.values())))
+    assert turns == [300, 350, 400]
+    assert resumed._capacities == whole._capacities
+
+
 def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:
     config = tiny(sizes=(8,), seeds=(0,))
     first, second = Feed(config), Feed(config)
@@ -169,7 +191,12 @@ def test_every_network_is_tested_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatc
     last = first.copy()
     last[1] = 0.0
     trainer.selection.parameters |= {"id_first": first, "last": last}
-    results = trainer.test()["bfs"]
+    kept: list[dict] = []
+    results = trainer.test(keep=lambda tested: kept.append(dict(tested)))["bfs"]
+    assert [len(tested) for tested in kept] == [2, 3]
+    trainer.programs.predict = None  # type: ignore[assignment] # all scores are known: nothing is predicted again
+    assert trainer.test(kept[-1])["bfs"] == results
+    trainer.programs = Programs(trainer.config)
     assert list(results) == ["id", "id_first", "last"]
     alone = EvaluationSet.of(test, 2, with_hints=True)
     for rule, seeds in results.items():

@@ -53,7 +53,7 @@ class Options:
             (algorithm,),
             processor,
             hidden_size=self.hidden_size,
-            seeds=tuple(range(self.num_seeds)),
+            seeds=range(self.num_seeds),  # type: ignore[arg-type]
             sizes=self.sizes,
             batch_size=self.batch_size,
         )

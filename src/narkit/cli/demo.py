@@ -58,7 +58,7 @@ def run_demo(console: Console, folder: Path, config: TrainConfig) -> RunRecord:
     _follow(console, folder)
     console.print(f"\ntraining TEAM on {ALGORITHM}: {config.steps} steps on graphs of up to {max(config.sizes)} nodes")
     with LiveDisplay(console) as display:
-        record = train(config, observer=display)
+        record = train(config, callbacks=[display])
     (seed,) = config.seeds
     record.save(folder / "record.json")
     save(record.reasoner(RULE, seed), folder / f"{ALGORITHM}.safetensors")

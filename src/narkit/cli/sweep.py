@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from narkit.sweeps.cells import Cell, SweepDirectory
-    from narkit.sweeps.executor import SweepOptions
+    from narkit.sweeps.executor import Executor, SweepOptions
     from narkit.sweeps.sweep import Outcome
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -37,6 +37,7 @@ app = typer.Typer()
         "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --budget 9m --whole-cells",
         "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --processes 3",
         "narkit sweep --preset quick --systems team,mpnn --algorithms bfs,bellman_ford --seeds 2 --out results/quick",
+        "narkit sweep --preset paper --systems team --seeds 5 --out results/paper --on ray --gpus-per-cell 0.5",
         "narkit sweep --preset paper --out results/paper --status",
     ),
 )
@@ -88,6 +89,27 @@ def sweep(
     processes: Annotated[
         int, typer.Option(min=1, help="Cells at a time, each in a process of its own, the longest first.")
     ] = 1,
+    devices: Annotated[
+        int, typer.Option(min=1, help="Share seeds and batches of a cell out among so many devices.")
+    ] = 1,
+    on: Annotated[
+        str | None, typer.Option(metavar="ray", help="Run the cells on a Ray cluster.", show_default="this machine")
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Where the cluster is: auto, local, HOST:PORT or ray://HOST:PORT.", show_default="auto"),
+    ] = None,
+    gpus_per_cell: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="How many GPUs, or which share of one, a cell gets on the cluster.",
+            show_default="1 where there are any",
+        ),
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(metavar="URL", help="Keep checkpoints of cells on the cluster here.")
+    ] = None,
 ) -> None:
     """Train a grid, systems times algorithms, to one record each. Run again, it goes on where it stopped."""
     began = time.monotonic()
@@ -100,6 +122,8 @@ def sweep(
         raise typer.BadParameter(
             "has no effect beside --processes: others train while a cell is compiled", param_hint="--compile-ahead"
         )
+    cluster = {"address": address, "gpus_per_cell": gpus_per_cell, "storage": storage}
+    check_cluster_options(on, cluster, processes, compile_ahead)
 
     from rich.console import Console
 
@@ -108,6 +132,7 @@ def sweep(
 
     given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     cells = grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
+    check_shares(cells, devices)
     kept = chosen_weights(weights, no_weights, cells)
     directory = checked_directory(out or _default_folder(cells), cells)
     console = Console()
@@ -118,8 +143,51 @@ def sweep(
     else:
         if seconds is not None:  # what loading JAX has taken counts
             seconds = max(0.0, seconds - (time.monotonic() - began))
-        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every)
-        run(console, directory, cells, options, processes)
+        options = SweepOptions(seconds, whole_cells, retry_failed, compile_ahead, kept, threads, save_every, devices)
+        executor = chosen_executor(on, cluster, processes)
+        run(console, directory, cells, options, executor)
+
+
+def check_shares(cells: Sequence[Cell], devices: int) -> None:
+    """Refuses a number of devices that cells cannot be shared out among; how many there are, the cells find out."""
+    if devices > 1:
+        from narkit.training.sharding import shares
+
+        with mistakes():
+            for cell in cells:
+                shares(cell.config, devices)
+
+
+def check_cluster_options(on: str | None, cluster: dict[str, Any], processes: int, compile_ahead: bool | None) -> None:
+    """Refuses options that would have no effect, or that contradict each other."""
+    if on not in (None, "ray"):
+        raise typer.BadParameter(f"expected ray, or nothing for this machine, got {on!r}", param_hint="--on")
+    if on is None:
+        for name, value in cluster.items():
+            if value is not None:
+                hint = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter("has an effect only with --on ray", param_hint=hint)
+        return
+    if processes > 1:
+        raise typer.BadParameter(
+            "has no effect beside --on ray, which runs as many cells as fit", param_hint="--processes"
+        )
+    if compile_ahead is not None:
+        raise typer.BadParameter("has no effect beside --on ray", param_hint="--compile-ahead")
+
+
+def chosen_executor(on: str | None, cluster: dict[str, Any], processes: int) -> Executor | None:
+    """Where the cells run; None for this process."""
+    if on is not None:
+        with mistakes():
+            from narkit.sweeps.executors.ray import Ray
+
+            return Ray(**{name: value for name, value in cluster.items() if value is not None})
+    if processes > 1:
+        from narkit.sweeps.executors.processes import Processes
+
+        return Processes(processes)
+    return None
 
 
 def parse_budget(text: str | None) -> float | None:
@@ -190,17 +258,19 @@ def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
 
 
 def run(
-    console: Console, directory: SweepDirectory, cells: Sequence[Cell], options: SweepOptions, processes: int
+    console: Console,
+    directory: SweepDirectory,
+    cells: Sequence[Cell],
+    options: SweepOptions,
+    executor: Executor | None,
 ) -> NoReturn:
     """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
     from narkit.cli.sweep_display import SweepDisplay
     from narkit.sweeps.cells import SweepError
-    from narkit.sweeps.executors.processes import Processes
     from narkit.sweeps.sweep import run_sweep
     from narkit.training.checkpoint import CheckpointError
     from narkit.training.run_directory import RunDirectoryError
 
-    executor = Processes(processes) if processes > 1 else None
     display = SweepDisplay(console, cells, directory, predicts=executor is None)
     try:
         with display:

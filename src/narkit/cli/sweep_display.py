@@ -24,6 +24,8 @@ from narkit.sweeps.systems import main_rule, sharing
 from narkit.training.record import RunRecord
 
 PLAN = "{:44} {:>15} {:>8}" + " {:>8}" * 6  # a line of the plan
+UNFINISHED = (State.LEFT, State.INTERRUPTED, State.RUNNING)
+BETWEEN_PREDICTIONS = 5.0  # seconds, at least, between two looks at what is left of a large grid
 EVERY = 30.0  # seconds between two lines about a cell that goes on
 
 
@@ -51,8 +53,11 @@ class SweepDisplay(SweepObserver):
         self._running: dict[str, _Running] = {}
         self._left: dict[str, float] = {}  # predicted seconds of cells that are not finished
         self._states: dict[str, State] = {}
+        self._steps: dict[str, int] = {}
+        self._predicted_at = 0.0
         for cell in cells:
             self._look_at(cell)
+        self._predict()
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=2, transient=True)
         self._is_live = console.is_terminal
 
@@ -112,14 +117,23 @@ class SweepDisplay(SweepObserver):
     def _end(self, cell: Cell, text: str, style: str | None = None) -> None:
         self._running.pop(cell.name, None)
         self._look_at(cell)
+        if time.monotonic() - self._predicted_at >= BETWEEN_PREDICTIONS:
+            self._predict()
         self.say(text, style)
 
     def _look_at(self, cell: Cell) -> None:
         """Notes where a cell stands, and what is left of it."""
         state = self._states[cell.name] = self.directory.state(cell)
-        self._left[cell.name] = 0.0
-        if self._predictor is not None and state in (State.LEFT, State.INTERRUPTED, State.RUNNING):
-            self._left[cell.name] = self._predictor.predict(cell, self.directory.step(cell)).seconds
+        self._steps[cell.name] = self.directory.step(cell)
+        if state not in UNFINISHED:
+            self._left.pop(cell.name, None)
+
+    def _predict(self) -> None:
+        """Predicts the cells that are left; finished ones may have taught something."""
+        self._predicted_at = time.monotonic()
+        if self._predictor is not None and self._predictor.is_known:
+            left = [cell for cell in self.cells if self._states[cell.name] in UNFINISHED]
+            self._left = {cell.name: self._predictor.predict(cell, self._steps[cell.name]).seconds for cell in left}
 
     def _table(self) -> Group:
         counts: dict[str, dict[State, int]] = {}
@@ -127,7 +141,7 @@ class SweepDisplay(SweepObserver):
             counts.setdefault(cell.system.name, dict.fromkeys(State, 0))[self._states[cell.name]] += 1
         lines: list[Table | Text] = [state_table(counts)]
         lines += [Text(f"{name}  {_state(running)}") for name, running in self._running.items()]
-        if self._predictor is not None:
+        if self._left:
             elapsed = sum(time.monotonic() - running.began for running in self._running.values())
             lines.append(Text(f"time left about {seconds(max(0.0, sum(self._left.values()) - elapsed))}"))
         return Group(*lines)
@@ -217,7 +231,8 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
         phases = (needed.compiling, needed.training, needed.validating, needed.testing, needed.seconds)
         steps = mean_training_steps(cell.config) * (cell.config.steps - step)
         memory = f"{'' if 'memory' in needed.measured else '~'}{needed.memory / 1e9:.1f} GB"
-        say(PLAN.format(cell.name, f"{steps:,.0f}", str(needed.programs), *map(seconds, phases), memory))
+        times = map(seconds, phases) if needed.is_known else ["?"] * len(phases)
+        say(PLAN.format(cell.name, f"{steps:,.0f}", str(needed.programs), *times, memory))
         predictions.append(needed)
     total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
     largest = max((needed.memory for needed in predictions), default=0)
@@ -225,7 +240,9 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
     costs = "; ".join(f"{processor}: {predictor.source(processor)}" for processor in processors)
     corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
     guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
+    known = all(needed.is_known for needed in predictions)
+    time_needed = seconds(total) if known else "time not predicted (the first finished cell, or bench train, tells)"
     say(
-        f"{len(left)} of {len(cells)} cells left: {seconds(total)}, {programs} compilations, up to {largest / 1e9:.1f} "
+        f"{len(left)} of {len(cells)} cells left: {time_needed}, {programs} compilations, up to {largest / 1e9:.1f} "
         f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}.{guess}"
     )

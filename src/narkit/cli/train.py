@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+RESUMABLE = ("resume", "tensorboard", "wandb", "save_every", "devices")  # what may be said of a run that goes on
+
 
 @app.command(
     "train",
@@ -48,6 +50,9 @@ def train(
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Log curves with Weights & Biases, too.")] = False,
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
+    devices: Annotated[int, typer.Option(min=1, help="Share seeds and batches out among so many devices.")] = 1,
 ) -> None:
     """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
     from rich.console import Console
@@ -55,7 +60,7 @@ def train(
     console = Console()
     given = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
     if resume is not None:
-        unused = [option for name, option in given_options(context).items() if name not in ("resume", "tensorboard")]
+        unused = [option for name, option in given_options(context).items() if name not in RESUMABLE]
         if unused:
             raise typer.BadParameter(
                 f"expected no options of the run, got {', '.join(unused)}: its folder has them; leave them out, or "
@@ -70,11 +75,21 @@ def train(
         if algorithm is None:
             raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
         names = comma_separated_algorithms(algorithm)
-        typed = {"seeds": tuple(range(seeds))} if "seeds" in given_options(context) else {}
+        typed = {"seeds": range(seeds)} if "seeds" in given_options(context) else {}
         with mistakes():
             config = configuration(preset, names, given | typed, settings or [])
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
-    run_training(console, config, folder, tensorboard)
+    check_devices(config, devices)
+    run_training(console, config, folder, tensorboard, wandb, save_every, devices)
+
+
+def check_devices(config: TrainConfig, devices: int) -> None:
+    """Refuses a number of devices that the run cannot be shared out among, or that this process does not have."""
+    if devices > 1:
+        from narkit.training.sharding import Shards
+
+        with mistakes():
+            Shards.over(config, devices)
 
 
 def configuration(
@@ -100,21 +115,33 @@ def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, 
     return parsed
 
 
-def run_training(console: Console, config: TrainConfig, out: Path, tensorboard: bool) -> RunRecord:
+def run_training(
+    console: Console,
+    config: TrainConfig,
+    out: Path,
+    tensorboard: bool,
+    wandb: bool = False,
+    save_every: float = 30.0,
+    devices: int = 1,
+) -> RunRecord:
     """Trains with a display and prints the result."""
-    from narkit.cli.training_display import Both, LiveDisplay, clear_ends
-    from narkit.training.run import Observer
+    from narkit.cli.training_display import LiveDisplay, clear_ends
+    from narkit.training.callbacks import Callback
     from narkit.training.run import train as run
 
     display = LiveDisplay(console)
-    observer: Observer = display
-    if tensorboard:
-        from narkit.cli.tensorboard import TensorBoard
+    callbacks: list[Callback] = [display]
+    with mistakes():
+        if tensorboard:
+            from narkit.training.tensorboard import TensorBoard
 
-        with mistakes():
-            observer = Both(display, TensorBoard(out / "tensorboard"))
+            callbacks.append(TensorBoard(out / "tensorboard"))
+        if wandb:
+            from narkit.training.weights_and_biases import WeightsAndBiases
+
+            callbacks.append(WeightsAndBiases(out / "wandb"))
     with clear_ends(console, out), display:
-        record = run(config, out, observer=observer)
+        record = run(config, out, callbacks=callbacks, save_every=save_every, devices=devices)
     print_record(console, record)
     console.print(f"record, metrics and checkpoints: {out}", soft_wrap=True, highlight=False)
     return record
@@ -143,6 +170,8 @@ def print_record(console: Console, record: RunRecord) -> None:
         console.print(table)
     for d in record.diverged:
         console.print(f"seed {d.seed} diverged at step {d.step} on a batch of {d.algorithm}, size {d.size}")
+    for s in record.skipped:
+        console.print(f"seed {s.seed} skipped {len(s.steps)} steps on batches of {s.algorithm}, size {s.size}")
     console.print(
         f"{record.steps} steps in {record.timings.training:.0f} s, {100 * record.waiting_share:.1f} % of it waiting "
         f"for data; {100 * record.compiling_share:.0f} % of all time compiling; {record.device}",

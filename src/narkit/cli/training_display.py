@@ -14,16 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from narkit.errors import InstanceError, UnknownNameError
 from narkit.models.serialization import ModelFileError
+from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.interruption import Interrupted
-from narkit.training.run import Observer
+from narkit.training.progress import Point
 from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import Trainer
 
 BETWEEN_STEPS = 0.05  # seconds: the line is drawn ten times a second, and short steps have no time for more
 
 
-class LiveDisplay(Observer):
+class LiveDisplay(Callback):
     """Shows step, loss, validation scores, steps per second and the time left. Use it in a `with` statement."""
 
     def __init__(self, console: Console):
@@ -52,7 +53,7 @@ class LiveDisplay(Observer):
         if self._live:
             self._progress.stop()
 
-    def preparing(self, trainer: Trainer) -> None:
+    def on_prepare(self, trainer: Trainer) -> None:
         self.console.print(f"the network {trainer.programs.acceleration}", soft_wrap=True, highlight=False)
         config = trainer.config
         tests = " and the test" if config.test else ""
@@ -64,18 +65,18 @@ class LiveDisplay(Observer):
                 soft_wrap=True,
             )
 
-    def started(self, trainer: Trainer) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         self._speed.start(trainer.progress.step)
         if trainer.progress.step:
             self.console.print(f"going on from step {trainer.progress.step}")
         self._describe("training", trainer.config.steps, trainer.progress.step)
 
-    def step(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         if self._live and time.perf_counter() - self._shown >= BETWEEN_STEPS:
             self._progress.update(self._task, completed=trainer.progress.step, state=self._state(trainer))
             self._shown = time.perf_counter()
 
-    def point(self, trainer: Trainer) -> None:
+    def on_point(self, trainer: Trainer, point: Point) -> None:
         if not self._live:
             left = seconds(self._speed.left(trainer))
             self.console.print(
@@ -88,7 +89,7 @@ class LiveDisplay(Observer):
                 f"size {divergence.size}; the others go on"
             )
 
-    def testing(self, trainer: Trainer) -> None:
+    def on_test(self, trainer: Trainer) -> None:
         self._describe("testing", None, trainer.progress.step)
         if not self._live:
             self.console.print("scoring on the official test split")
@@ -123,33 +124,6 @@ def seconds(value: float) -> str:
     """`3:25:45`."""
     whole = round(value)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-class Both(Observer):
-    """Tells two observers."""
-
-    def __init__(self, *observers: Observer):
-        self._observers = observers
-
-    def preparing(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.preparing(trainer)
-
-    def started(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.started(trainer)
-
-    def step(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.step(trainer)
-
-    def point(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.point(trainer)
-
-    def testing(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.testing(trainer)
 
 
 @contextlib.contextmanager

@@ -82,8 +82,7 @@ def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
 def results_part(grid: Grid) -> str:
     """The results in full: averages, all thirty algorithms, and the figures once there are records."""
     left = cells_left(grid)
-    parts = [origin(grid) + (f" {left} of {cells_wanted(grid)} cells are {NOT_RUN}." if left else ""), ""]
-    parts += [markdown(headline_table(grid))]
+    parts = [markdown(headline_table(grid))]
     parts += [
         *([] if left else [highest_averages(grid), ""]),
         "Micro-F1 on the official test split in percent: mean ± standard deviation over seeds (number of seeds; the "
@@ -97,6 +96,7 @@ def results_part(grid: Grid) -> str:
         parts += [f"![Test scores by category beside the paper's]({FIGURES}/{CATEGORIES}.png)", ""]
         parts += [f"![Learning curves by algorithm]({FIGURES}/{CURVES}.png)", ""]
     parts += [f"- {line}" for line in remarks(grid)] + ([""] if remarks(grid) else [])
+    parts += [origin(grid) + (f" {left} of {cells_wanted(grid)} cells are {NOT_RUN}." if left else ""), ""]
     return "\n".join(parts)
 
 

@@ -213,4 +213,4 @@ def _array(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _rounded(values: np.ndarray) -> list[float]:
-    return [float(f"{value:.4g}") for value in values]
+    return [float(f"{value:.6g}") for value in values]

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from narkit.errors import UnknownNameError
 from narkit.report import paper
 from narkit.report.paper import Score, Summary
 from narkit.sweeps.systems import System, sharing
 
 
+def _column(system: System) -> str | None:
+    """The column of the published tables that a system names."""
+    if system.published is not None and system.published not in paper.columns():
+        raise UnknownNameError(f"published column (system {system.name})", system.published, paper.columns())
+    return system.published
+
+
 def algorithm_scores(system: System) -> dict[str, Score]:
     """The published scores of a system by algorithm; empty if there are none, or only those of categories."""
-    return paper.algorithm_scores(system.published) if system.published else {}
+    return paper.algorithm_scores(column) if (column := _column(system)) else {}
 
 
 def category_scores(system: System) -> dict[str, Score]:
     """The published scores of a system by category."""
-    return paper.category_scores(system.published) if system.published else {}
+    return paper.category_scores(column) if (column := _column(system)) else {}
 
 
 def summary(system: System) -> Summary | None:
     """The published averages of a system."""
-    return paper.summary(system.published) if system.published else None
+    return paper.summary(column) if (column := _column(system)) else None
 
 
 def published(training: str, rule: str, algorithm: str) -> Score | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FEWEST_STEPS = 64
 """Trajectories are padded to this many steps, longer ones to powers of two: one program serves most of a size."""
 
+WORTH_KEEPING = 0.2  # seconds of compiling, which a person who waits for an answer would notice
 LOGIT_BYTES = 12  # as float32 on the device, once more where they are decoded, and as a copy
 
 
@@ -158,7 +159,7 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     from narkit.compiler import keep_compiled_programs
     from narkit.inference import Predictions, predict
 
-    keep_compiled_programs()
+    keep_compiled_programs(WORTH_KEEPING)
     room = FEWEST_STEPS
     while room < batch.num_steps:
         room *= 2

@@ -169,6 +169,12 @@ class SweepDirectory:
             return self._failure(cell).read_text().strip()
         return None
 
+    def keep(self, cell: Cell, record: bytes, weights: bytes | None) -> None:
+        """Writes what another machine has made of a cell, the record last: where there is one, all is there."""
+        if weights is not None:
+            write_with_folder(self.weights(cell), weights)
+        write_with_folder(self.record(cell), record)
+
     def has_left_overs(self, cell: Cell) -> bool:
         """Whether there is more of a cell than its record and weights."""
         return any(path.exists() for path in (self.run(cell), self._lock(cell), self._failure(cell)))

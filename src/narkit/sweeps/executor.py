@@ -50,6 +50,7 @@ class SweepOptions:
     weights: frozenset[str] | None = None  # systems whose weights are kept; None: all
     threads: int | None = None
     save_every: float = 30.0
+    devices: int = 1  # among which the seeds and the batches of a cell are shared out
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,12 @@ from narkit.sweeps.executor import Ended, How, Progress, SweepObserver, SweepOpt
 from narkit.sweeps.failures import kind_of
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
+from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interrupted, Interruption, OutOfTime, interruption
+from narkit.training.progress import Point
 from narkit.training.record import RunRecord, Weights
-from narkit.training.run import Observer, default_threads, train_until
+from narkit.training.run import default_threads, train_until
 from narkit.training.trainer import Trainer
 
 SPARE_SECONDS = 5.0  # of a budget, kept for saving
@@ -54,10 +56,11 @@ def run_cell(
     what is written is intact. Any other error fails the cell.
     """
     step, began = directory.step(cell), time.monotonic()
-    observer.cell_begins(cell, step, predictor.predict(cell, step).seconds)
+    predicted = predictor.predict(cell, step)
+    observer.cell_begins(cell, step, predicted.seconds if predicted.is_known else None)
 
     def new_trainer() -> Trainer:
-        return Trainer(cell.config, threads=options.threads or default_threads())
+        return Trainer(cell.config, threads=options.threads or default_threads(), devices=options.devices)
 
     try:
         directory.forget_failure(cell)
@@ -66,7 +69,7 @@ def run_cell(
             cell.config,
             make_trainer or new_trainer,
             directory.run(cell),
-            observer=_Reporter(cell, observer, training),
+            callbacks=[_Reporter(cell, observer, training)],
             save_every=options.save_every,
         )
         keeps_weights = options.weights is None or cell.system.name in options.weights
@@ -97,34 +100,39 @@ def missing_seconds(
     starts_in: float = 0.0,
     compiled: bool = False,
 ) -> float:
-    """How much longer the budget would have to be for a cell to fit into it whole; below zero if it fits."""
+    """How much longer the budget would have to be for a cell to fit into it whole; not above zero if it fits.
+
+    On a device of which nothing is known yet a cell is taken to fit; a budget that ends before it saves it.
+    """
     predicted = predictor.predict(cell, directory.step(cell))
+    if not predicted.is_known:
+        return 0.0
     needed = predicted.seconds - (predicted.compiling if compiled else 0.0)
     return SPARE_SHARE * needed - (asked.deadline - time.monotonic() - starts_in)
 
 
-class _Reporter(Observer):
+class _Reporter(Callback):
     """Tells the observer of a sweep how a run goes."""
 
     def __init__(self, cell: Cell, observer: SweepObserver, training: Callable[[], None]):
         self._cell, self._observer, self._training = cell, observer, training
         self._told = 0.0
 
-    def preparing(self, trainer: Trainer) -> None:
+    def on_prepare(self, trainer: Trainer) -> None:
         self._tell("compiling", trainer)
 
-    def started(self, trainer: Trainer) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         self._tell("training", trainer)
         self._training()
 
-    def step(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         if time.monotonic() - self._told >= BETWEEN_STEPS:
             self._tell("training", trainer)
 
-    def point(self, trainer: Trainer) -> None:
+    def on_point(self, trainer: Trainer, point: Point) -> None:
         self._tell("training", trainer)
 
-    def testing(self, trainer: Trainer) -> None:
+    def on_test(self, trainer: Trainer) -> None:
         self._tell("testing", trainer)
         self._training()
 

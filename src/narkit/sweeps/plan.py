@@ -1,4 +1,9 @@
-"""What a cell of a sweep will cost, predicted from processor steps, and the better the more cells have been run."""
+"""What a cell of a sweep will cost, predicted from processor steps, and the better the more cells have been run.
+
+The numbers are measured ones: of this device, where the measurements that ship with narkit are of it, else of the cells
+that have been finished on it. Before the first of them nothing is predicted; how costs grow with nodes and steps is
+taken from the measurements of another device, how large they are is not.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +32,6 @@ DEAREST = "team"  # its costs stand in for those of processors that are not know
 FORWARD = 0.3  # the share of a training step that a prediction costs
 
 
-# Without measurements: what benchmarks/train.json gives for an H200, and two cores of a CPU.
-DEFAULTS: Mapping[str, Mapping[str, Cost]] = {
-    "gpu": {"team": Cost(0.10, 4.5e-5, 0.71), "triplet_gmpnn": Cost(0.11, 3.5e-5, 0.69)},
-    "cpu": {"team": Cost(5.0, 0.10), "triplet_gmpnn": Cost(5.0, 0.063)},
-}
-SECONDS_PER_PROGRAM = {"gpu": 7.0, "cpu": 5.0}  # several are compiled at a time
-
-
 @dataclass(frozen=True)
 class Prediction:
     """What a cell needs, in seconds and bytes."""
@@ -46,6 +43,7 @@ class Prediction:
     programs: int
     memory: int
     measured: frozenset[str] = frozenset()  # which of the phases and memory were measured, not guessed
+    is_known: bool = True  # whether seconds mean something: this device was measured, or a cell was finished on it
 
     @property
     def seconds(self) -> float:
@@ -60,15 +58,16 @@ class Predictor:
     backend: str
     seconds_per_program: float
     device: str
-    measured: Measured = field(default_factory=Measured)
+    measured: Measured = field(default_factory=Measured)  # of this device
     learned: list[tuple[str, dict[str, float]]] = field(default_factory=list)  # system, measured over guessed
 
     @classmethod
     def of_device(cls, device: str, backend: str) -> Predictor:
-        """From `benchmarks/train.json` where it was measured on such a device, else from defaults."""
+        """From the measurements that ship with narkit; if they are of another device, only how costs grow."""
         measured = measured_costs(device)
-        per_program = measured.seconds_per_program or SECONDS_PER_PROGRAM[backend]
-        return cls({**DEFAULTS[backend], **measured.costs}, backend, per_program, device, measured)
+        growth = measured if measured.costs else measured_costs(None)
+        costs = growth.costs or {DEAREST: Cost(1.0, 4e-4)}
+        return cls(costs, backend, growth.seconds_per_program or 1.0, device, measured)
 
     @classmethod
     def from_records(cls, directory: SweepDirectory, cells: Sequence[Cell]) -> Predictor:
@@ -86,11 +85,15 @@ class Predictor:
         return predictor
 
     def source(self, system: str) -> str:
-        """Where a system's cost of a processor step comes from."""
-        known = system if system in self.costs else DEAREST
-        defaults = f"defaults for a {self.backend.upper()}, not measured on this machine"
-        found = str(BENCHMARK_FILE) if known in self.measured.costs else defaults
-        return found if known == system else f"those of {known}: {found}"
+        """Where a processor's cost of a step comes from."""
+        if not self.measured.costs:
+            return "finished cells" if self.is_known else "not measured on this device"
+        return str(BENCHMARK_FILE) if system in self.measured.costs else f"those of {DEAREST}: {BENCHMARK_FILE}"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether seconds can be predicted on this device."""
+        return bool(self.measured.costs) or any("training" in ratios for _, ratios in self.learned)
 
     def learn(self, record: RunRecord) -> None:
         """Takes into account how long a finished cell took, if it ran on a machine like this: over what was guessed,
@@ -124,6 +127,7 @@ class Predictor:
             programs=plain.programs,
             memory=round(plain.memory * factor["memory"]),
             measured=plain.measured,
+            is_known=self.is_known,
         )
 
     def _factor(self, system: str, phase: str) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import numpy as np
@@ -38,17 +39,39 @@ class Meal:
         """The samples, with a leading seed axis."""
         return self.packed.unpack()
 
-    def on_device(self) -> Meal:
-        """The same on the device. Nobody may change the array that it was made from."""
-        return Meal(jax.device_put(self.packed), self.num_steps)
+    def on_device(self, place: Callable[[Any], Any] = lambda arrays: arrays) -> Meal:
+        """The same on the device, or where else `place` puts it. Nobody may change the array that it was made from."""
+        return Meal(jax.device_put(place(self.packed)), self.num_steps)
+
+
+@dataclass
+class Measured:
+    """How much room trajectories were found to need so far: what measuring can go on from."""
+
+    turns: dict[str, int] = field(default_factory=dict)  # of each algorithm, how many were looked at
+    rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each algorithm, by the number of nodes
+
+    def add(self, algorithm: str, turns: int, found: Mapping[int, int]) -> None:
+        self.turns[algorithm] = self.turns.get(algorithm, 0) + turns
+        rows = self.rows.setdefault(algorithm, {})
+        for num_nodes, needed in found.items():
+            rows[num_nodes] = max(needed, rows.get(num_nodes, FEWEST_ROWS))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"turns": self.turns, "rows": {name: list(rows.items()) for name, rows in self.rows.items()}}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Measured:
+        return cls(dict(values["turns"]), {name: dict(rows) for name, rows in values["rows"].items()})
 
 
 class Feed:
     """The training data of a run: a pure function of the step, whichever thread makes it and wherever it resumes."""
 
-    def __init__(self, config: TrainConfig):
-        self._config = config
+    def __init__(self, config: TrainConfig, place: Callable[[Any], Any] = lambda arrays: arrays):
+        self._config, self._place = config, place
         self._capacities: dict[tuple[str, int], int] = {}
+        self._measured = Measured()
         self._seeds = np.array(config.seeds, np.int64)
         self._streams = {
             name: TrainingStream(name, sizes=config.sizes, batch_size=config.batch_size) for name in config.algorithms
@@ -98,27 +121,42 @@ class Feed:
             capacity = int(capacity * GROWTH) + 1
         return capacity
 
-    def measure(self, steps: int, threads: int = 1, check: Callable[[], None] = lambda: None) -> None:
+    def measure(
+        self,
+        steps: int,
+        threads: int = 1,
+        check: Callable[[], None] = lambda: None,
+        keep: Callable[[Measured], None] = lambda measured: None,
+    ) -> None:
         """Finds out how much room the trajectories of so many steps need, by making them all.
 
         Programs are compiled for that room. Making data is fast beside training on it, and a batch that needs more room
         than was thought would wait for a program of its own, which takes longer. `check` is called every now and then;
-        what it raises ends the measuring.
+        what it raises ends the measuring. `keep` is given what was found so far, which `go_on_measuring` takes.
         """
         turns = range(min(-(-steps // len(self._config.algorithms)), MEASURED_TURNS))
-        parts = [turns[start : start + TURNS_AT_ONCE] for start in range(0, len(turns), TURNS_AT_ONCE)]
-        capacities: dict[tuple[str, int], int] = {}
+        measured = self._measured
         pool = ThreadPoolExecutor(threads, thread_name_prefix="narkit-measure")
         try:
             for algorithm in self._config.algorithms:
-                for found in pool.map(functools.partial(self._longest, algorithm), parts):
+                starts = range(measured.turns.get(algorithm, 0), len(turns), TURNS_AT_ONCE)
+                parts = [turns[start : start + TURNS_AT_ONCE] for start in starts]
+                longest = pool.map(functools.partial(self._longest, algorithm), parts)
+                for part, found in zip(parts, longest, strict=True):
                     check()
-                    for num_nodes, rows in found.items():
-                        key = (algorithm, num_nodes)
-                        capacities[key] = max(rows, capacities.get(key, FEWEST_ROWS))
+                    measured.add(algorithm, len(part), found)
+                    keep(measured)
         finally:
             pool.shutdown(cancel_futures=True)
-        self._capacities = capacities
+        self._capacities = {
+            (algorithm, num_nodes): needed
+            for algorithm, rows in measured.rows.items()
+            for num_nodes, needed in rows.items()
+        }
+
+    def go_on_measuring(self, measured: Measured) -> None:
+        """Takes what was found before, by a process that was ended meanwhile."""
+        self._measured = measured
 
     def _longest(self, algorithm: str, turns: range) -> dict[int, int]:
         """The most rows that samples need, by their number of nodes."""
@@ -145,4 +183,4 @@ class Feed:
 
     def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[Meal]:
         """The meals of step `start` and all later ones on the device, made and moved there on threads."""
-        return Ahead(lambda step: self.meal(step).on_device(), start, look_ahead, threads)
+        return Ahead(lambda step: self.meal(step).on_device(self._place), start, look_ahead, threads)

@@ -31,6 +31,7 @@ from narkit.models.unrolling import unroll
 from narkit.training import hint_scores
 from narkit.training.config import TrainConfig
 from narkit.training.packing import PackedBatch
+from narkit.training.sharding import Shards
 
 Parameters = Float[Array, "seed parameter"]
 
@@ -60,16 +61,23 @@ class Predicted:
 class Programs:
     """Compiles and runs training steps and evaluations for one configuration."""
 
-    def __init__(self, config: TrainConfig):
+    def __init__(self, config: TrainConfig, devices: int = 1):
         self.config = config
+        self.shards = Shards.over(config, devices)
         skeleton = eqx.filter_eval_shape(self._reasoner_of_seed, 0)
         self._restore = _restorer(skeleton)
         self.acceleration = fused.accelerate(skeleton, config.unrolling)
         clip = optax.clip_by_global_norm(config.gradient_clip) if config.gradient_clip else optax.identity()
         self._optimizer = optax.chain(clip, optax.adam(config.learning_rate))
         options = compiler_options()
-        self._jit_step = jax.jit(self._train_step, donate_argnums=0, compiler_options=options)
-        self._jit_predict = jax.jit(self._predict_all_seeds, static_argnums=2, compiler_options=options)
+        step: dict[str, Any] = {}
+        predict: dict[str, Any] = {}
+        if self.shards is not None:
+            by_seed = self.shards.by_seed
+            step = {"in_shardings": (by_seed, by_seed, by_seed), "out_shardings": (by_seed, by_seed)}
+            predict = {"in_shardings": (by_seed, self.shards.everywhere)}
+        self._jit_step = jax.jit(self._train_step, donate_argnums=0, compiler_options=options, **step)
+        self._jit_predict = jax.jit(self._predict_all_seeds, static_argnums=2, compiler_options=options, **predict)
         self._seeds = jnp.asarray(config.seeds, jnp.uint32)
         self._steps: dict[tuple, jax.stages.Compiled] = {}
         self._predictions: dict[tuple, Callable] = {}
@@ -78,13 +86,18 @@ class Programs:
         parameters = jnp.stack([ravel_pytree(self._reasoner_of_seed(seed))[0] for seed in self.config.seeds])
         optimizer = jax.vmap(self._optimizer.init)(parameters)
         num_seeds = len(parameters)
-        return TrainState(
+        state = TrainState(
             parameters,
             optimizer,
             jnp.full(num_seeds, -1, jnp.int32),
             jnp.array(parameters) if self.config.averages else None,  # a copy: a step uses up both
             jnp.zeros(num_seeds, jnp.int32) if self.config.skipped_steps else None,
         )
+        return self.placed(state)
+
+    def placed(self, arrays: Any) -> Any:
+        """Arrays with a leading seed axis, where the programs expect them."""
+        return arrays if self.shards is None else jax.device_put(arrays, self.shards.by_seed)
 
     def compile_step(self, state: TrainState, batch: PackedBatch) -> jax.stages.Compiled:
         """Compiles the training step for batches of this layout; later calls find it."""
@@ -125,6 +138,9 @@ class Programs:
         steps may be skipped, until too many come in a row. The loss of a skipped step is returned as NaN.
         """
         step, num_steps = batch.step, batch.num_steps
+        samples = batch.unpack()
+        if self.shards is not None:
+            samples = self.shards.share_out(samples, with_seeds=True)
 
         def loss(reasoner, batch, seed):
             key = jax.random.fold_in(jax.random.key(seed), step)
@@ -139,9 +155,7 @@ class Programs:
             updates, optimizer = self._optimizer.update(gradient, optimizer, parameters)
             return parameters + updates, optimizer, value, jnp.isfinite(value) & jnp.isfinite(gradient).all()
 
-        parameters, optimizer, losses, finite = jax.vmap(update)(
-            state.parameters, state.optimizer, batch.unpack(), seeds
-        )
+        parameters, optimizer, losses, finite = jax.vmap(update)(state.parameters, state.optimizer, samples, seeds)
         alive = finite & (state.diverged_at < 0)
         keep = functools.partial(_where_seed, alive)
         parameters = jax.tree.map(keep, parameters, state.parameters)
@@ -178,6 +192,8 @@ class Programs:
     def _predict_all_seeds(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool):
         spec = ALGORITHMS[batch.algorithm].transformed_spec
         num_steps = jnp.maximum(1, batch.lengths.max() - 1)
+        if self.shards is not None:
+            batch = self.shards.share_out(batch, with_seeds=False)
         keep_hints = hint_scores.counter(spec) if with_hints else False
 
         def predict(parameters):

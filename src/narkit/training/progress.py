@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -30,6 +30,19 @@ class Point:
     @property
     def kinds_of_weights(self) -> tuple[str, ...]:
         return (RAW, AVERAGED) if self.average_scores else (RAW,)
+
+    def per_seed(self, seeds: Sequence[int]) -> dict[str, float]:
+        """Every number under a name of its own, as dashboards have them: `score/ood/seed_0`."""
+        curves = {"loss/train": self.train_loss}
+        for kind, prefix in ((RAW, ""), (AVERAGED, "average_")):
+            scores, losses = self.of(kind)
+            curves |= {f"{prefix}score/{name}": values for name, values in scores.items()}
+            curves |= {f"{prefix}loss/{name}": values for name, values in losses.items()}
+        return {
+            f"{name}/seed_{seed}": value
+            for name, values in curves.items()
+            for seed, value in zip(seeds, values, strict=True)
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Its fields; those of averaged weights only where there are any."""

@@ -2,68 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import jax
 
 from narkit import machine
 from narkit.compiler import keep_compiled_programs as keep_compiled_programs
+from narkit.training.callbacks import Callback, Callbacks
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
+from narkit.training.feed import Measured
 from narkit.training.interruption import Interruption, interruption
 from narkit.training.record import Chosen, RunRecord
-from narkit.training.run_directory import RunDirectory
-from narkit.training.trainer import StoppedTraining, Trainer
+from narkit.training.run_directory import MEASURED, TESTED, RunDirectory
+from narkit.training.trainer import StoppedTraining, Tested, TestScores, Trainer
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy", "numba")
 
-
-class Observer:
-    """Is told how a run goes; every method may be left as it is."""
-
-    def preparing(self, trainer: Trainer) -> None:
-        """Programs are about to be compiled."""
-
-    def started(self, trainer: Trainer) -> None:
-        """Training begins, at the step that `trainer.progress` says."""
-
-    def step(self, trainer: Trainer) -> None:
-        """A step is done, or will be in a moment."""
-
-    def point(self, trainer: Trainer) -> None:
-        """A validation is done; it is the last point of `trainer.progress.curve`."""
-
-    def testing(self, trainer: Trainer) -> None:
-        """Training is over, the test begins."""
+KEEP_MEASURED = 2.0  # seconds of measuring that are done again at most
 
 
 def train(
     config: TrainConfig,
     out: str | os.PathLike | None = None,
     *,
-    observer: Observer | None = None,
+    callbacks: Iterable[Callback] = (),
     threads: int | None = None,
     save_every: float = 30.0,
+    devices: int = 1,
 ) -> RunRecord:
     """Trains all seeds of a configuration and scores what every selection rule chose.
 
     - `out`: a folder to keep checkpoints, metrics and the record in. If it holds a run with the same configuration,
       that one goes on from its last checkpoint; with another configuration it is refused.
-    - `observer`: is told how the run goes.
+    - `callbacks`: objects of `narkit.Callback`, which are told how the run goes.
     - `threads`: that make data and compile; by default one per core, at most eight.
-    - `save_every`: seconds between checkpoints, at least. They are written after validations, at the end, and before
-      a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
+    - `save_every`: seconds between checkpoints, at least; with 0 one is written after every validation. There is also
+      one at the end, and before a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
+    - `devices`: among which the seeds are shared out, and where there are fewer seeds, each batch, too.
     """
     keep_compiled_programs()
-    make_trainer = functools.partial(Trainer, config, threads=threads or default_threads())
+    make_trainer = functools.partial(Trainer, config, threads=threads or default_threads(), devices=devices)
     with interruption() as asked:
-        return train_until(asked, config, make_trainer, out, observer=observer, save_every=save_every)
+        return train_until(asked, config, make_trainer, out, callbacks=callbacks, save_every=save_every)
 
 
 def default_threads() -> int:
@@ -76,7 +64,7 @@ def train_until(
     make_trainer: Callable[[], Trainer],
     out: str | os.PathLike | None = None,
     *,
-    observer: Observer | None = None,
+    callbacks: Iterable[Callback] = (),
     save_every: float = 30.0,
 ) -> RunRecord:
     """`train` until `asked` says to stop, which ends in `Interrupted` after a signal and in `OutOfTime` otherwise.
@@ -84,16 +72,16 @@ def train_until(
     `make_trainer` gives a new trainer, whose programs may have been compiled before; it is not called if the folder
     has a record, or cannot be used.
     """
-    observer = observer or Observer()
+    told = Callbacks(callbacks)
     if out is None:
-        return _Run(make_trainer(), None, observer, save_every, asked).complete()
+        return _Run(make_trainer(), None, told, save_every, asked).complete()
     directory = RunDirectory(out)
     with directory.locked():
         try:
             directory.create(config)
             if directory.record.exists():
                 return RunRecord.load(directory.folder)
-            return _Run(make_trainer(), directory, observer, save_every, asked).complete()
+            return _Run(make_trainer(), directory, told, save_every, asked).complete()
         except OSError as error:
             raise CheckpointWriteError(
                 f"{out}: could not be written ({error}); the last checkpoint is intact"
@@ -107,16 +95,21 @@ class _Run:
         self,
         trainer: Trainer,
         directory: RunDirectory | None,
-        observer: Observer,
+        told: Callback,
         save_every: float,
         asked: Interruption,
     ):
-        self.config, self.directory, self.observer = trainer.config, directory, observer
+        self.config, self.directory, self.told = trainer.config, directory, told
         self.save_every, self.asked = save_every, asked
         self.trainer = trainer
-        trainer.tell(on_point=self._on_point, on_step=observer.step, should_stop=lambda: bool(asked))
+        trainer.tell(
+            on_point=self._on_point,
+            on_step=self._on_step,
+            should_stop=lambda: bool(asked),
+            on_measured=self._on_measured,
+        )
         self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
-        self.saved_at = time.perf_counter()
+        self.saved_at = self.measured_at = time.perf_counter()
         self.peak_before = machine.peak_memory()
 
     def complete(self) -> RunRecord:
@@ -131,10 +124,13 @@ class _Run:
         finally:
             if self.checkpoints:
                 self.checkpoints.close()
+            self.told.on_close()
 
     def _restore(self) -> None:
         if self.checkpoints is None or self.directory is None:
             return
+        if measured := self.directory.kept(MEASURED):
+            self.trainer.feed.go_on_measuring(Measured.from_json(measured))
         snapshot = self.checkpoints.load(self.trainer.arrays_of)
         if snapshot is not None:
             self.trainer.restore(snapshot)
@@ -143,26 +139,48 @@ class _Run:
     def _train_and_test(self) -> RunRecord:
         trainer = self.trainer
         if not trainer.finished:
-            self.observer.preparing(trainer)
+            self.told.on_prepare(trainer)
             trainer.prepare()
-            self.observer.started(trainer)
+            self.told.on_start(trainer)
+            self.saved_at = time.perf_counter()
             trainer.run()
             self._save()
         test = {}
         if self.config.test:
-            self.observer.testing(trainer)
-            test = trainer.test()
+            self.told.on_test(trainer)
+            test = trainer.test(self._tested(), self._keep_tested)
         record = make_record(trainer, test, self.directory.folder if self.directory else None, self.peak_before)
         if self.directory:
             record.save(self.directory.record)
+            self.directory.forget_kept()
+        self.told.on_end(record)
         return record
+
+    def _tested(self) -> Tested:
+        """The test scores that a process before this one has found."""
+        kept = (self.directory.kept(TESTED) if self.directory else None) or []
+        return {tuple(network): Scores(**scores) for network, scores in kept}
+
+    def _keep_tested(self, tested: Tested) -> None:
+        if self.directory:
+            self.directory.keep(TESTED, [[network, dataclasses.asdict(scores)] for network, scores in tested.items()])
+
+    def _on_measured(self, measured: Measured) -> None:
+        if self.directory and time.perf_counter() - self.measured_at >= KEEP_MEASURED:
+            self.directory.keep(MEASURED, measured.to_json())
+            self.measured_at = time.perf_counter()
+
+    def _on_step(self, trainer: Trainer) -> None:
+        if self.save_every and time.perf_counter() - self.saved_at >= self.save_every:
+            self._save()
+        self.told.on_step(trainer)
 
     def _on_point(self, trainer: Trainer) -> None:
         if self.directory:
             self.directory.append_metrics(self.config.seeds, trainer.progress.curve[-1])
         if time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.observer.point(trainer)
+        self.told.on_point(trainer, trainer.progress.curve[-1])
 
     def _save(self) -> None:
         if self.checkpoints is None:
@@ -174,8 +192,11 @@ class _Run:
 
 
 def _how_it_ran(trainer: Trainer) -> dict[str, str]:
-    """What else decides about numbers: whether kernels were fused, the flags of XLA, and the precision of products."""
+    """What else decides about numbers: whether kernels were fused, the flags of XLA, the precision of products, and
+    among how many devices sums were divided."""
     found = {"kernels": "plain" if trainer.programs.acceleration.form is None else "fused"}
+    if trainer.programs.shards is not None:
+        found["devices"] = str(trainer.programs.shards.mesh.size)
     if flags := os.environ.get("XLA_FLAGS"):
         found["XLA_FLAGS"] = flags
     if precision := jax.config.jax_default_matmul_precision:  # type: ignore[attr-defined]
@@ -185,7 +206,7 @@ def _how_it_ran(trainer: Trainer) -> dict[str, str]:
 
 def make_record(
     trainer: Trainer,
-    test: dict[str, dict[str, list[Scores]]],
+    test: TestScores,
     directory: Path | None = None,
     peak_before: int | None = None,
 ) -> RunRecord:

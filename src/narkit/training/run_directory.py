@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from narkit import __version__
 from narkit.files import write_whole
 from narkit.training.config import TrainConfig
 from narkit.training.progress import Point
 
 CONFIG, LOCK, METRICS, RECORD, CHECKPOINTS = "config.json", "lock", "metrics.jsonl", "record.json", "checkpoints"
+MEASURED, TESTED = "measured.json", "tested.json"
 
 
 class RunDirectoryError(ValueError):
@@ -36,6 +38,8 @@ class RunDirectory:
     - `metrics.jsonl`: one line per validation.
     - `record.json`: the result, once the run is complete.
     - `lock`: held by the process that trains.
+    - `measured.json`, `tested.json`: while it prepares and while it tests, what a process that is killed need not do
+      again; they go when the run is complete.
     """
 
     def __init__(self, folder: str | os.PathLike):
@@ -103,6 +107,22 @@ class RunDirectory:
         """The metrics up to a checkpoint; lines of steps that will be done again go."""
         lines = [metrics_line(seeds, point) for point in curve]
         write_whole(self.folder / METRICS, "".join(lines))
+
+    def keep(self, name: str, values: Any) -> None:
+        """Keeps what was found on the way, under one of the two names for that, with the version that found it."""
+        write_whole(self.folder / name, json.dumps({"narkit": __version__, "found": values}))
+
+    def kept(self, name: str) -> Any:
+        """What was found before; None if nothing was, or by another version, or if it cannot be read."""
+        try:
+            values = json.loads((self.folder / name).read_text())
+            return values["found"] if values["narkit"] == __version__ else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def forget_kept(self) -> None:
+        for name in (MEASURED, TESTED):
+            (self.folder / name).unlink(missing_ok=True)
 
     def append_metrics(self, seeds: Iterable[int], point: Point) -> None:
         with (self.folder / METRICS).open("a") as file:

@@ -17,7 +17,7 @@ import numpy as np
 from narkit.data.splits import load_split
 from narkit.training.config import TrainConfig, Validation
 from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
-from narkit.training.feed import Feed
+from narkit.training.feed import Feed, Measured
 from narkit.training.programs import Parameters, Programs, TrainState
 from narkit.training.progress import Divergence, Point, Progress, SkippedSteps, Snapshot
 from narkit.training.rooms import make_rooms
@@ -32,6 +32,13 @@ LOOK_AHEAD = 16
 TURN = 5e-5  # seconds
 MAKING_DATA = 4  # threads at most: two are enough for short trajectories, long ones may need more
 COMPILING = "narkit-compile"  # how the names of threads begin that compile
+
+
+TestScores = dict[str, dict[str, list[Scores]]]
+"""Scores on the official test split: algorithm -> rule -> per seed."""
+
+Tested = dict[tuple[str, str, int, int], Scores]
+"""The same by network: the algorithm, the kind of weights, the row of the seed and the step."""
 
 
 class StoppedTraining(Exception):
@@ -54,10 +61,11 @@ class Trainer:
         on_step: Callable[[Trainer], None] = lambda trainer: None,
         should_stop: Callable[[], bool] = lambda: False,
         threads: int = 4,
+        devices: int = 1,
     ):
         self.config = config
-        self.programs = Programs(config)
-        self.feed = Feed(config)
+        self.programs = Programs(config, devices)
+        self.feed = Feed(config, self.programs.placed)
         self.progress = Progress(skipped=[[] for _ in config.seeds])
         self.state: TrainState = self.programs.initial_state()
         self.selection = Selection.start(rules(config), np.asarray(self.state.parameters))
@@ -67,6 +75,8 @@ class Trainer:
         self.tell(on_point=on_point, on_step=on_step, should_stop=should_stop)
         self._validation_sets: dict[str, list[EvaluationSet]] = {}
         self._losses: list[np.ndarray] = []  # of the steps since the last validation
+        self._in_flight: deque[jax.Array] = deque()  # losses of the steps that the device may not have done yet
+        self._clock: float | None = None  # when the training began that is not counted yet
         self._largest_batch = 0  # bytes
         self._walls: list[jax.Array] = []  # between the rooms of batches
 
@@ -76,9 +86,11 @@ class Trainer:
         on_point: Callable[[Trainer], None],
         on_step: Callable[[Trainer], None],
         should_stop: Callable[[], bool],
+        on_measured: Callable[[Measured], None] = lambda measured: None,
     ) -> None:
         """Changes whom it tells and asks."""
         self._on_point, self._on_step, self._should_stop = on_point, on_step, should_stop
+        self._on_measured = on_measured
 
     @property
     def finished(self) -> bool:
@@ -120,7 +132,7 @@ class Trainer:
         if self._prepared:
             return
         start = time.perf_counter()
-        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked)
+        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, self._on_measured)
         self._validation_sets = {
             validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
@@ -158,15 +170,13 @@ class Trainer:
 
     def run(self) -> None:
         """Trains to the end."""
-        in_flight: deque[jax.Array] = deque()
-        timings = self.progress.timings
+        timings, in_flight = self.progress.timings, self._in_flight
         self._walls = make_rooms(self._largest_batch, LOOK_AHEAD + MAKING_DATA + IN_FLIGHT)
         with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as meals:
-            began = time.perf_counter()
+            self._clock = time.perf_counter()
             while not self.finished:
                 if self._should_stop():
-                    self._take_losses(in_flight)
-                    timings.training += time.perf_counter() - began
+                    self._wait_for_device()
                     raise StoppedTraining
                 asked = time.perf_counter()
                 meal = next(meals)
@@ -175,19 +185,27 @@ class Trainer:
                 self.state, loss = self.programs.train_step(self.state, meal.packed)
                 self.progress.step += 1
                 in_flight.append(loss)
-                self._take_losses(in_flight, but=IN_FLIGHT)
+                self._take_losses(but=IN_FLIGHT)
                 self._on_step(self)
                 if self._is_validated(self.progress.step):
-                    self._take_losses(in_flight)
-                    timings.training += time.perf_counter() - began
+                    self._wait_for_device()
                     self._validate()
-                    began = time.perf_counter()
+                if self._clock is None:
+                    self._clock = time.perf_counter()
+            self._clock = None
 
-    def _take_losses(self, in_flight: deque[jax.Array], but: int = 0) -> None:
+    def _wait_for_device(self) -> None:
+        """Waits until every step is done, and counts the time of training up to here."""
+        self._take_losses()
+        if self._clock is not None:
+            self.progress.timings.training += time.perf_counter() - self._clock
+            self._clock = None
+
+    def _take_losses(self, but: int = 0) -> None:
         """Waits for the losses of all steps but the last ones. None stays on the device for longer than it must."""
-        while len(in_flight) > but:
-            step = self.progress.step - len(in_flight)
-            self.latest_loss = np.asarray(in_flight.popleft())
+        while len(self._in_flight) > but:
+            step = self.progress.step - len(self._in_flight)
+            self.latest_loss = np.asarray(self._in_flight.popleft())
             self._losses.append(self.latest_loss)
             if self.config.skipped_steps:
                 for seed in np.flatnonzero(np.isnan(self.latest_loss)):
@@ -221,8 +239,11 @@ class Trainer:
             losses[name] = np.mean([[row.loss for row in rows] for rows in results], axis=0)
         return Validated(np.asarray(parameters), scores, losses)
 
-    def test(self) -> dict[str, dict[str, list[Scores]]]:
-        """The scores of every rule's choice on the official test split: algorithm -> rule -> per seed."""
+    def test(self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None) -> TestScores:
+        """The scores of every rule's choice on the official test split.
+
+        `known` has scores that were found before, and `keep` is given all that are known after each part.
+        """
         began = time.perf_counter()
         chosen, num_seeds = self.selection.parameters, len(self.config.seeds)
         # Rules often agree, and each network is scored once: as many at a time as there are seeds, of any seed.
@@ -231,18 +252,21 @@ class Trainer:
             for rule in self.selection.rules.values()
         }
         rule_of = {network: rule for rule, found in networks_of.items() for network in found}
-        networks = list(rule_of)
-        results: dict[str, dict[str, list[Scores]]] = {}
+        tested = dict(known or {})
+        results: TestScores = {}
         for name in self.config.algorithms:
             test = self._test_set(name)
-            scores: dict[tuple[str, int, int], Scores] = {}
+            networks = [network for network in rule_of if (name, *network) not in tested]
             for start in range(0, len(networks), num_seeds):
                 part = networks[start : start + num_seeds]
                 filled = part + part[:1] * (num_seeds - len(part))
                 parameters = np.stack([chosen[rule_of[network]][network[1]] for network in filled])
                 found = test.scores(self.programs, jnp.asarray(parameters), self._stop_if_asked)
-                scores |= dict(zip(part, found, strict=False))
-            results[name] = {rule: [scores[network] for network in found] for rule, found in networks_of.items()}
+                tested |= {(name, *network): scores for network, scores in zip(part, found, strict=False)}
+                keep(tested)
+            results[name] = {
+                rule: [tested[name, *network] for network in chosen_by] for rule, chosen_by in networks_of.items()
+            }
         self.progress.timings.testing += time.perf_counter() - began
         return results
 
@@ -258,7 +282,8 @@ class Trainer:
         return EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
 
     def snapshot(self) -> Snapshot:
-        """The run as it is now."""
+        """The run as it is now, once all steps are done that the device was handed."""
+        self._wait_for_device()
         selection = self.selection
         arrays = {
             "state": _by_path(self.state),
@@ -280,7 +305,7 @@ class Trainer:
         """Goes on from a snapshot of a run with the same configuration, by the rules that it began with."""
         stored = snapshot.arrays["state"]
         leaves = [jnp.asarray(stored[path], leaf.dtype) for path, leaf in _by_path(self.state).items()]
-        self.state = jax.tree.unflatten(jax.tree.structure(self.state), leaves)
+        self.state = self.programs.placed(jax.tree.unflatten(jax.tree.structure(self.state), leaves))
         progress = snapshot.progress
         chosen = snapshot.arrays["selection"]
         found = rules_of_snapshot(progress)

@@ -58,6 +58,12 @@ def labels() -> dict[str, str]:
 
 
 @functools.cache
+def columns() -> list[str]:
+    """The columns of the published tables."""
+    return [row["column"] for row in _rows("table_summary.csv")]
+
+
+@functools.cache
 def algorithm_scores(column: str) -> dict[str, Score]:
     """Table 2: the scores of a column by algorithm; empty for the columns that the paper gives by category only."""
     return _scores("table_algorithms.csv", "algorithm", column)

@@ -19,7 +19,7 @@ from narkit.solve.viewer.attention import packed
 from narkit.solve.viewer.run import Run, compact, default_labels, differences
 from narkit.spec import Kind, Probe, Stage
 
-SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "main")
+SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "lists", "legend", "main")
 FIRST_STEP_GIVEN = "The network is given the first step; everything after it is its own."
 
 
@@ -139,7 +139,7 @@ def _by_changes(probe: Probe, steps: np.ndarray) -> list[list[float] | None]:
         if step and np.array_equal(values, steps[step - 1]):
             rows.append(None)
         elif probe.kind is Kind.SCALAR:
-            rows.append([float(f"{value:.4g}") for value in values])
+            rows.append([float(f"{value:.6g}") for value in values])
         else:
             rows.append(values.astype(int).tolist())
     return rows

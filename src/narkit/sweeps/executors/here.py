@@ -47,7 +47,9 @@ class Here(Executor):
             return Ended(task.cell, How.TAKEN)
         # Few threads: those that make data for the cell in hand need the processor more.
         threads = max(1, (self.options.threads or 1) // 3)
-        self.waiting = _Ahead(task.cell, claim, threads) if self.is_running else _Waiting(task.cell, claim)
+        self.waiting = (
+            _Ahead(task.cell, claim, threads, self.options.devices) if self.is_running else _Waiting(task.cell, claim)
+        )
         return None
 
     def wait(self) -> list[Ended]:
@@ -59,7 +61,8 @@ class Here(Executor):
             waiting.give_up()
             return [Ended(cell, How.NO_TIME, missing=missing)]
         self.is_running, self.may_compile = True, False
-        self.current_ends = time.monotonic() + self.predictor.predict(cell, directory.step(cell)).seconds
+        predicted = self.predictor.predict(cell, directory.step(cell))
+        self.current_ends = time.monotonic() + (predicted.seconds if predicted.is_known else 0.0)
         try:
             ended = run_cell(
                 *(cell, directory, waiting.claim),
@@ -112,9 +115,9 @@ class _Waiting:
 class _Ahead(_Waiting):
     """One whose programs are compiled on a thread while another cell trains."""
 
-    def __init__(self, cell: Cell, claim: Claim, threads: int):
+    def __init__(self, cell: Cell, claim: Claim, threads: int, devices: int):
         super().__init__(cell, claim)
-        self._threads = threads
+        self._threads, self._devices = threads, devices
         self._cancelled = threading.Event()
         self._trainer: Trainer | None = None
         self._error: Exception | None = None
@@ -123,7 +126,8 @@ class _Ahead(_Waiting):
 
     def _prepare(self) -> None:
         try:
-            trainer = Trainer(self.cell.config, threads=self._threads, should_stop=self._cancelled.is_set)
+            stop = self._cancelled.is_set
+            trainer = Trainer(self.cell.config, threads=self._threads, should_stop=stop, devices=self._devices)
             trainer.prepare()
             self._trainer = trainer
         except Exception as error:  # raised again where the cell runs

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +36,7 @@ MEMORY_VARIABLES = (
     "XLA_CLIENT_ALLOCATOR",
 )
 COMMAND = (sys.executable, "-m", "narkit.sweeps.executors.worker")
+ENOUGH = 7  # finished cells that predictions learn from
 CANNOT_GO_ON = 3  # the exit code of a process after errors that every other cell would meet, too: the disk is full
 NO_TIME = 4  # and of one whose cell would not have fitted into the budget
 
@@ -47,6 +49,7 @@ class Order:
     directory: SweepDirectory
     options: SweepOptions
     ends_at: float | None  # the budget's end, as `time.time` has it: what loading JAX takes counts
+    finished: tuple[Cell, ...]  # some of the sweep, which tell how long cells take on this device
     events: int  # the file descriptor that it tells its progress to
 
 
@@ -68,6 +71,8 @@ class Processes(Executor):
         self.user_code = UserCode.of(context.cells)
         self.events: queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]] = queue.SimpleQueue()
         self.workers: list[_Worker] = []
+        done = [cell for cell in context.cells if context.directory.record(cell).exists()]
+        self.finished: deque[Cell] = deque(done, maxlen=ENOUGH)
 
     def has_room(self) -> bool:
         return len(self.workers) < self.slots
@@ -86,7 +91,9 @@ class Processes(Executor):
             pass_fds=(writing,),
         )
         os.close(writing)
-        order = Order(task.cell, self.context.directory, self.options, self.context.ends_at, writing)
+        order = Order(
+            task.cell, self.context.directory, self.options, self.context.ends_at, tuple(self.finished), writing
+        )
         assert process.stdin is not None
         try:
             with process.stdin as pipe:
@@ -123,6 +130,7 @@ class Processes(Executor):
         cell, code, directory = worker.cell, worker.process.returncode, self.context.directory
         state = directory.state(cell)
         if state is State.FINISHED:
+            self.finished.append(cell)
             self._tell_finished(cell, time.monotonic() - worker.began)
             return Ended(cell, How.FINISHED)
         if code == CANNOT_GO_ON:

@@ -71,7 +71,7 @@ def main() -> int:
 
 def _run(order: Order, observer: Told, asked: Interruption) -> int:
     cell, directory = order.cell, order.directory
-    predictor = Predictor.from_records(directory, [cell])
+    predictor = Predictor.from_records(directory, order.finished)
     if order.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, asked)) > 0:
         observer.cell_not_started(cell, missing)
         return NO_TIME

@@ -72,7 +72,8 @@ class Moment {
 function differencesAt(step) {
   const found = [];
   for (const probe of run.probes) {
-    const at = step - probe.begins, shown = probes.get(probe.drawnAs) || probe;
+    const at = step - probe.begins,
+      shown = probes.get(probe.drawnAs) || probe;
     if (!probe.wrong || !shown.isOn || at < 0 || at >= probe.wrong.length) continue;
     for (const element of probe.wrong[at]) found.push({ probe, at, element });
   }
@@ -89,7 +90,14 @@ const number = (value) => {
   const size = Math.abs(value);
   if (size < 0.0005) return "0";
   if (Number.isInteger(value) && size < 1e6) return `${value}`.replace("-", "−");
-  const digits = size >= 1e5 ? value.toPrecision(3) : size >= 100 ? value.toFixed(0) : size >= 10 ? `${Number(value.toFixed(1))}` : value.toFixed(size >= 0.01 ? 2 : 3);
+  const digits =
+    size >= 1e5
+      ? value.toPrecision(3)
+      : size >= 100
+        ? value.toFixed(0)
+        : size >= 10
+          ? `${Number(value.toFixed(1))}`
+          : value.toFixed(size >= 0.01 ? 2 : 3);
   return digits.replace("-", "−");
 };
 const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
@@ -100,10 +108,14 @@ function said(probe, value) {
   if (value === undefined) return "";
   if (value === -1 && probe.kind !== "scalar") return "–";
   switch (probe.kind) {
-    case "scalar": return number(value * probe.unit); // in the units of whoever asked
-    case "mask": return probe.names.length ? probe.names[value] : value === 1 ? "yes" : "no";
-    case "categorical": return probe.names[value];
-    default: return spoken(value);
+    case "scalar":
+      return number(value * probe.unit); // in the units of whoever asked
+    case "mask":
+      return probe.names.length ? probe.names[value] : value === 1 ? "yes" : "no";
+    case "categorical":
+      return probe.names[value];
+    default:
+      return spoken(value);
   }
 }
 
@@ -116,13 +128,15 @@ function where(probe, element) {
 // Elements.
 function svg(name, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) element.setAttribute(key, value);
+  for (const [key, value] of Object.entries(attributes))
+    if (value !== null && value !== undefined) element.setAttribute(key, value);
   element.append(...children.filter((child) => child !== null));
   return element;
 }
 function html(name, attributes = {}, ...children) {
   const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) element.setAttribute(key, value);
+  for (const [key, value] of Object.entries(attributes))
+    if (value !== null && value !== undefined) element.setAttribute(key, value);
   element.append(...children.filter((child) => child !== null));
   return element;
 }
@@ -140,10 +154,20 @@ function tagText(moment, { name, probe }) {
   return `${probe.name}${moment.isWrong(name) ? " ≠" : ""}`;
 }
 function tag(moment, drawn, x, y) {
-  const wrong = moment.isWrong(drawn.name), changed = moment.hasChanged(drawn.name), text = tagText(moment, drawn);
+  const wrong = moment.isWrong(drawn.name),
+    changed = moment.hasChanged(drawn.name),
+    text = tagText(moment, drawn);
   const width = Math.max(18, textWidth(text, 11, 700) + 10);
-  return svg("g", { class: classes("tag", wrong && "wrong", changed && "changed"), "data-tag": drawn.probe.name, transform: `translate(${x} ${y})` },
-    svg("rect", { x: -width / 2, y: -8, width, height: 16, rx: 8, fill: wrong ? null : tone(drawn.sign) }), svg("text", {}, text));
+  return svg(
+    "g",
+    {
+      class: classes("tag", wrong && "wrong", changed && "changed"),
+      "data-tag": drawn.probe.name,
+      transform: `translate(${x} ${y})`,
+    },
+    svg("rect", { x: -width / 2, y: -8, width, height: 16, rx: 8, fill: wrong ? null : tone(drawn.sign) }),
+    svg("text", {}, text),
+  );
 }
 
 // One-hot masks by the node that they name.
@@ -159,7 +183,8 @@ function tagsByNode(moment) {
 }
 
 function rowOfTags(moment, tags, x, y) {
-  const group = svg("g"), widths = tags.map((drawn) => Math.max(21, textWidth(tagText(moment, drawn), 11, 700) + 13));
+  const group = svg("g"),
+    widths = tags.map((drawn) => Math.max(21, textWidth(tagText(moment, drawn), 11, 700) + 13));
   let at = x - widths.reduce((sum, width) => sum + width, 0) / 2;
   tags.forEach((drawn, index) => {
     group.append(tag(moment, drawn, at + widths[index] / 2, y));
@@ -170,10 +195,19 @@ function rowOfTags(moment, tags, x, y) {
 
 // Numbers of a node, as lines of text: "d 0.42", with a * if it has just changed and a ≠ if it differs.
 function valueLines(moment, node) {
-  return moment.drawn("value").filter(({ probe }) => probe.location === "node").map(({ name, probe }) => {
-    const wrong = moment.isWrong(name, node), changed = moment.hasChanged(name, node);
-    return { text: `${probe.name} ${said(probe, moment.value(name, node))}${changed ? "*" : ""}${wrong ? " ≠" : ""}`, wrong, changed, probe };
-  });
+  return moment
+    .drawn("value")
+    .filter(({ probe }) => probe.location === "node")
+    .map(({ name, probe }) => {
+      const wrong = moment.isWrong(name, node),
+        changed = moment.hasChanged(name, node);
+      return {
+        text: `${probe.name} ${said(probe, moment.value(name, node))}${changed ? "*" : ""}${wrong ? " ≠" : ""}`,
+        wrong,
+        changed,
+        probe,
+      };
+    });
 }
 
 // Arrowheads are drawn by hand: markers cannot take the colour of their line everywhere.

@@ -1,17 +1,20 @@
-"""The attention of a network over the steps of its run, and the page of an answer."""
+"""Networks in the viewer: their attention at every step, answers, and `narkit view` on own and random instances."""
 
 import json
 import re
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner, Result
 
 import narkit
+from narkit.cli import app
 from narkit.data.execution import random_run
 from narkit.models.network import first_features
 from narkit.solve.answer import Answer
-from narkit.solve.viewer import run_of, run_of_answer
+from narkit.solve.viewer import run_of_answer
 from narkit.solve.viewer.attention import attention_over_time
 
 EDGES = [("Ulm", "Bonn", 40.0), ("Bonn", "Kiel", 20.0), ("Kiel", "Jena", 80.0), ("Ulm", "Jena", 120.0)]
@@ -25,6 +28,23 @@ def network() -> narkit.Reasoner:
 @pytest.fixture(scope="module")
 def answer(network: narkit.Reasoner) -> Answer:
     return narkit.solve("dijkstra", EDGES, source="Ulm", weights=network)
+
+
+def view(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["view", *arguments], env={"COLUMNS": "160", "NO_COLOR": "1"}, terminal_width=160)
+
+
+def data_of(path: Path) -> dict:
+    found = re.search(r'<script type="application/json" id="run">(.*?)</script>', path.read_text("utf-8"), re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+@pytest.fixture(scope="module")
+def weights(network: narkit.Reasoner, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("weights") / "dijkstra.safetensors"
+    narkit.save(network, path)
+    return str(path)
 
 
 def test_attention_is_that_of_the_layer(network: narkit.Reasoner, answer: Answer) -> None:
@@ -49,20 +69,37 @@ def test_a_layer_that_reads_hidden_states_gets_those_of_its_step() -> None:
 
 def test_other_networks_have_none() -> None:
     truth = random_run("bfs", size=4, seed=1, density=0.8)
-    network = narkit.Reasoner("bfs", processor="mpnn", hidden_size=8, key=jax.random.key(0))
-    assert run_of(truth, network).attention is None
+    network = narkit.Reasoner("bfs", processor="mpnn", hidden_size=4, key=jax.random.key(0))
+    assert attention_over_time(network, truth, {}) is None
 
 
-def test_an_answer_is_shown_in_its_own_labels_and_units(answer: Answer) -> None:
+def test_an_answer_is_shown_in_its_own_labels_and_units(answer: Answer, tmp_path: Path) -> None:
     run = run_of_answer(answer)
     assert run.labels == ("Ulm", "Bonn", "Kiel", "Jena")
     assert run.unit("d") == 128  # what the weights were divided by
-    html = answer.view().html
-    found = re.search(r'<script type="application/json" id="run">(.*?)</script>', html, re.DOTALL)
-    assert found
-    known = json.loads(found[1])
+    known = data_of(answer.view().save(tmp_path / "run.html"))
     assert sorted(known["drawing"]["weights"]) == [20, 40, 80, 120]
     assert known["attention"]["kept"] == run.num_steps - 1
     error = answer.first_error
     assert error is not None and known["firstError"] == {"step": error.step, "probe": error.hint}
     assert any("divided by 128" in note for note in known["notes"])
+
+
+def test_own_instances_are_shown(tmp_path: Path, weights: str) -> None:
+    (tmp_path / "roads.csv").write_text("from,to,km\nUlm,Bonn,40\nBonn,Kiel,20\nKiel,Jena,80\nUlm,Jena,120\n")
+    out = tmp_path / "run.html"
+    result = view(
+        "dijkstra", "--edges", str(tmp_path / "roads.csv"), "--source", "Ulm", "--weights", weights, "--out", str(out)
+    )
+    assert result.exit_code == 0, result.output
+    known = data_of(out)
+    assert known["labels"] == ["Ulm", "Bonn", "Kiel", "Jena"]
+    assert sorted(known["drawing"]["weights"]) == [20, 40, 80, 120]
+    assert out.stat().st_size < 2_000_000
+
+
+def test_random_instances_are_shown(tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = view("dijkstra", "--size", "4", "--seed", "3", "--weights", weights)
+    assert result.exit_code == 0, result.output
+    assert len(data_of(tmp_path / "dijkstra.html")["labels"]) == 4

@@ -1,0 +1,375 @@
+"""Cells as tasks of Ray, on one machine or many. Nobody needs a shared disk: a worker hands the files of its finished
+cell back, and this process writes them.
+
+Ray decides where a cell runs, by what it asks for; it knows which machines there are, and when one is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from narkit import machine
+from narkit.sweeps.cells import Cell, Claim, State, SweepError
+from narkit.sweeps.executor import Context, Ended, Executor, How, Task
+from narkit.sweeps.executors import resources, software
+from narkit.sweeps.executors.cluster_worker import Mailbox, Order, Result, run_order
+from narkit.sweeps.executors.resources import Request
+from narkit.sweeps.executors.sources import ShippedCode
+from narkit.sweeps.executors.storage import Storage
+from narkit.sweeps.failures import Failure
+from narkit.sweeps.memory import predicted_memory
+from narkit.sweeps.user_code import UserCode
+from narkit.training.record import RunRecord
+
+try:
+    import ray  # pyright: ignore[reportMissingImports]
+    from ray import cloudpickle, exceptions  # pyright: ignore[reportMissingImports]
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # pyright: ignore[reportMissingImports]
+except ImportError as error:
+    raise SweepError(
+        f"expected Ray for --on ray, which is not installed ({error}); `pip install 'narkit[ray]'` does"
+    ) from None
+
+LOCAL, AUTO = "local", "auto"
+MOST_TRIES = 5  # of a cell that loses its worker or its machine
+AHEAD = 0.25  # share of cells that wait in Ray's queue beyond those that run, so that no machine waits for this process
+FEWEST_AHEAD = 2
+TURN = 0.2  # seconds between two looks at what the workers have said
+LOOK_AT_CLUSTER = 2.0  # seconds between two looks at the machines
+TO_SAVE, TO_STOP = 60.0, 10.0  # seconds that cells are given to end, with a storage and without
+REACHABLE = 10.0  # seconds to wait for an address
+DESCRIBED = 120.0  # seconds to wait until every machine has said what is installed there
+
+
+@dataclass
+class _Flight:
+    """A cell in the hands of Ray."""
+
+    cell: Cell
+    claim: Claim
+    alone: bool
+    began: float
+    tries: int = 1
+    has_begun: bool = False  # as far as this process has heard
+
+
+class Ray(Executor):
+    """A cluster.
+
+    - `address`: `auto` for the one that runs on this machine (or that RAY_ADDRESS names), `local` to start one here,
+      `HOST:PORT` or `ray://HOST:PORT` for another.
+    - `gpus_per_cell`: a number or a share; by default one if the cluster has any. A cell that is predicted to need more
+      memory than its share has gets a larger one.
+    - `storage`: where checkpoints go, a path that all machines see or a URL that fsspec knows. Without it a cell that
+      loses its machine starts again.
+    - `work`: the function that workers run, for measurements.
+    """
+
+    slots = 2  # or more, as soon as the cluster is known; never a single one, for which cells are ordered otherwise
+
+    def __init__(
+        self,
+        address: str = AUTO,
+        *,
+        gpus_per_cell: float | None = None,
+        storage: str | None = None,
+        work: Callable[[ShippedCode, bytes, Any], Result] = run_order,
+    ):
+        self.address, self.gpus_per_cell, self.storage, self.work = address, gpus_per_cell, storage, work
+        self.flights: dict[Any, _Flight] = {}
+        self.is_ours = False  # whether to disconnect at the end
+        self.mailbox: Any = None
+        self.letters: Any = None  # asked of the mailbox
+
+    def open(self, context: Context) -> None:
+        self.context = context
+        try:
+            self._connect()
+            self._look_at_cluster()
+            self.gpus = self._chosen_gpus()
+            self.threads = context.options.threads or resources.default_threads(self.machines, self.gpus)
+            self._check_machines()
+            self._check_software()
+        except BaseException:
+            self.close()
+            raise
+        self.options = replace(context.options, budget=None, compile_ahead=False, threads=self.threads)
+        self.commit = machine.commit()
+        # A process that has used a GPU keeps some of its memory, so it runs one cell only.
+        self.task: Any = ray.remote(max_retries=0, max_calls=1 if self.gpus else 0)(_as_function(self.work))
+        head = next((node["NodeID"] for node in self.nodes if "node:__internal_head__" in node["Resources"]), None)
+        place = NodeAffinitySchedulingStrategy(head, soft=True) if head else "DEFAULT"
+        actor = ray.remote(num_cpus=0, max_restarts=-1)(Mailbox)
+        self.mailbox = actor.options(scheduling_strategy=place).remote()
+        self.code = ray.put(ShippedCode.of(UserCode.of(context.cells)))
+        self.slots = self._window()
+
+    # Getting ready.
+
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        if self.address not in (LOCAL, AUTO):
+            check_reachable(self.address)
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self.address == LOCAL:
+            options["include_dashboard"] = False
+        try:
+            ray.init(address=self.address, **options)
+        except (ConnectionError, RuntimeError, ValueError, exceptions.RayError) as error:
+            hint = "; `--address local` starts Ray on this machine" if self.address == AUTO else ""
+            raise SweepError(
+                f"--address {self.address}: no cluster answers there ({_first_line(error)}){hint}"
+            ) from None
+        self.is_ours = True
+
+    def _look_at_cluster(self) -> None:
+        self.nodes = resources.alive(ray.nodes())
+        self.machines: list[Mapping[str, float]] = [node["Resources"] for node in self.nodes]
+        self.looked_at = time.monotonic()
+
+    def _chosen_gpus(self) -> float:
+        available = sum(machine.get(resources.GPU, 0.0) for machine in self.machines)
+        devices = self.context.options.devices
+        if self.gpus_per_cell is None:
+            return float(devices) if available else 0.0
+        if self.gpus_per_cell and not available:
+            raise SweepError(
+                f"--gpus-per-cell {self.gpus_per_cell:g}: expected a cluster with GPUs, got {len(self.machines)} "
+                "machines without any; start one with a GPU first, or give --gpus-per-cell 0"
+            )
+        if self.gpus_per_cell and self.gpus_per_cell < devices > 1:
+            raise SweepError(
+                f"--gpus-per-cell: expected at least the {devices} of --devices, got {self.gpus_per_cell:g}"
+            )
+        return self.gpus_per_cell
+
+    def _check_machines(self) -> None:
+        least = Request(self.gpus, self.threads)
+        if not resources.cells_that_fit(self.machines, least):
+            found = ", ".join(
+                f"{machine.get(resources.CPU, 0.0):g} CPUs and {machine.get(resources.GPU, 0.0):g} GPUs"
+                for machine in self.machines
+            )
+            raise SweepError(
+                f"a cell asks for {least.cpus:g} CPUs and {least.gpus:g} GPUs, which no machine of the cluster has: "
+                f"{found or 'there is none'}; give fewer with --threads and --gpus-per-cell"
+            )
+
+    def _check_software(self) -> None:
+        """Refuses machines on which cells could not run, or would run other code."""
+        cloudpickle.register_pickle_by_value(software)  # narkit need not be installed where it runs
+        try:
+            task: Any = ray.remote(num_cpus=0, max_retries=2)(software.describe)
+            asked = [
+                task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)).remote(
+                    self.storage
+                )
+                for node in self.nodes
+            ]
+            found = ray.get(asked, timeout=DESCRIBED)
+        except exceptions.RayError as error:
+            raise SweepError(f"the machines of the cluster do not answer: {_first_line(error)}") from None
+        finally:
+            cloudpickle.unregister_pickle_by_value(software)
+        self.software = software.describe()
+        for each in found:
+            if (differs := software.difference(self.software, each)) is not None:
+                raise SweepError(differs)
+            if (why := each.get("storage_error")) is not None:
+                raise SweepError(
+                    f"--storage {self.storage}: expected a place that every machine can write to, but on "
+                    f"{each['machine']} that fails: {why}"
+                )
+        sizes = [int(each["gpu_memory"]) for each in found]
+        self.gpu_memory = min((size for size in sizes if size), default=0)
+
+    # Cells.
+
+    def has_room(self) -> bool:
+        return len(self.flights) < self.slots
+
+    def start(self, task: Task) -> Ended | None:
+        directory = self.context.directory
+        # Looked at first, since asking for the claim of a cell that another sweep has takes a while.
+        claim = None if directory.state(task.cell) is State.RUNNING else directory.claim(task.cell)
+        if claim is None:
+            return Ended(task.cell, How.TAKEN)
+        directory.forget_failure(task.cell)
+        self._submit(_Flight(task.cell, claim, task.alone, time.monotonic()))
+        return None
+
+    def _submit(self, flight: _Flight) -> None:
+        request = self._request(flight.cell, flight.alone)
+        order = Order(
+            *(flight.cell, self.options, self.context.ends_at, self.storage, self.software, self.commit, request.gpus)
+        )
+        task = self.task.options(**request.options(), name=flight.cell.name)
+        self.flights[task.remote(self.code, pickle.dumps(order), self.mailbox)] = flight
+
+    def _request(self, cell: Cell, alone: bool) -> Request:
+        """What a cell asks for; alone, a whole GPU or all threads of a machine."""
+        if self.gpus:
+            share = resources.share_of_gpu(self.gpus, predicted_memory(cell.config, "gpu"), self.gpu_memory)
+            return Request(max(1.0, share) if alone else share, self.threads)
+        if alone:
+            return Request(0.0, max(machine.get(resources.CPU, 0.0) for machine in self.machines))
+        memory = resources.host_memory(predicted_memory(cell.config, "cpu"), self.machines)
+        return Request(0.0, self.threads, memory)
+
+    def _window(self) -> int:
+        """How many cells Ray is given at a time: those that fit, and some more."""
+        running = resources.cells_that_fit(self.machines, Request(self.gpus, self.threads))
+        return max(2, running + max(FEWEST_AHEAD, int(AHEAD * running)))
+
+    def wait(self) -> list[Ended]:
+        while not self.context.asked:
+            self._pass_on()
+            ended = self._ended(TURN)
+            if ended:
+                return ended
+            if time.monotonic() - self.looked_at >= LOOK_AT_CLUSTER:
+                self._look_at_cluster()
+                self.slots = self._window()
+                if self.has_room():  # a machine has joined, or another sweep has let go of a cell
+                    self.context.more()
+        return []
+
+    def _ended(self, seconds: float) -> list[Ended]:
+        """Waits so long for cells to end, and sees to all that have."""
+        references = list(self.flights)
+        ready, _ = ray.wait(references, num_returns=1, timeout=seconds)
+        if ready and len(references) > 1:
+            ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        if ready:
+            self._pass_on(TURN)
+        found = [self._end(self.flights.pop(reference), reference) for reference in ready]
+        return [ended for ended in found if ended is not None]
+
+    def _end(self, flight: _Flight, reference: Any) -> Ended | None:
+        """Sees to a cell that Ray has done with; None if it was handed to it again."""
+        try:
+            result: Result = ray.get(reference)
+        except exceptions.TaskCancelledError:
+            result = Result(How.STOPPED, "stopped")
+        except exceptions.OutOfMemoryError as error:
+            text = f"its worker ran out of memory: {_first_line(error)}"
+            result = Result(How.FAILED, text, text, Failure.MEMORY)
+        except exceptions.RayTaskError as error:
+            result = Result(How.FAILED, _last_line(error), str(error))
+        except exceptions.RayError as error:
+            if flight.tries < MOST_TRIES and not self.context.asked:
+                self._try_again(flight, error)
+                return None
+            text = f"its worker was lost {flight.tries} times, at last: {_first_line(error)}"
+            result = Result(How.FAILED, text, text)
+        return self._conclude(flight, result)
+
+    def _try_again(self, flight: _Flight, error: Exception) -> None:
+        saved = "starts again" if self.storage is None else f"goes on from its last checkpoint in {self.storage}"
+        self.context.observer.remark(f"{flight.cell.name} lost its worker ({type(error).__name__}) and {saved}")
+        flight.tries += 1
+        self._submit(flight)
+
+    def _conclude(self, flight: _Flight, result: Result) -> Ended:
+        cell, claim, observer = flight.cell, flight.claim, self.context.observer
+        directory = self.context.directory
+        if result.how is How.FINISHED:
+            directory.keep(cell, result.record, result.weights)
+            claim.finish()
+            if self.storage is not None:
+                with contextlib.suppress(Exception):  # this machine may not see it
+                    Storage(self.storage, cell).forget()
+            observer.cell_finished(cell, RunRecord.load(directory.record(cell)), time.monotonic() - flight.began)
+            return Ended(cell, How.FINISHED)
+        if result.how is How.FAILED:
+            directory.fail(cell, result.details or result.error)
+            observer.cell_failed(cell, result.error)
+        elif result.how is How.STOPPED and flight.has_begun:
+            saved = "nothing was kept: there is no storage" if self.storage is None else f"saved in {self.storage}"
+            observer.cell_stopped(cell, f"stopped; {saved}")
+        elif result.how is How.CANNOT_GO_ON:
+            observer.remark(f"Error: {cell.name}: {result.error}")
+        claim.release()
+        return Ended(cell, result.how, result.error, result.kind, result.missing)
+
+    def _pass_on(self, seconds: float = 0.0) -> None:
+        """Tells the observer what the workers have said, waiting so long for the mailbox."""
+        if self.letters is None:
+            self.letters = self.mailbox.take.remote()
+        if not ray.wait([self.letters], timeout=seconds)[0]:
+            return
+        taken, self.letters = self.letters, None
+        try:
+            letters = ray.get(taken)
+        except exceptions.RayError:  # the mailbox moves to another machine; only progress is lost
+            return
+        flights = {flight.cell.name: flight for flight in self.flights.values()}
+        for name, method, arguments in letters:
+            if name in flights:  # else it comes too late
+                flights[name].has_begun = True
+                getattr(self.context.observer, method)(flights[name].cell, *arguments)
+
+    def close(self) -> None:
+        """Has all cells stop, those that run after they have saved, and waits for them."""
+        with contextlib.suppress(exceptions.RayError, ConnectionError):
+            for reference in self.flights:
+                ray.cancel(reference)
+            ends = time.monotonic() + (TO_STOP if self.storage is None else TO_SAVE)
+            while self.flights and time.monotonic() < ends:
+                self._ended(TURN)
+            for reference in self.flights:
+                ray.cancel(reference, force=True)
+            if self.mailbox is not None:
+                ray.kill(self.mailbox)
+        for flight in self.flights.values():
+            flight.claim.release()
+        self.flights.clear()
+        if self.is_ours:
+            ray.shutdown()
+
+
+def check_reachable(address: str) -> None:
+    """Raises if nothing listens at an address, sooner than Ray would find out."""
+    expected = f"--address: expected auto, local, HOST:PORT or ray://HOST:PORT, got {address!r}"
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise SweepError(expected) from None
+    if not host or not port or parts.scheme not in ("", "ray") or parts.path:
+        raise SweepError(expected)
+    try:
+        socket.create_connection((host, port), timeout=REACHABLE).close()
+    except OSError as error:
+        raise SweepError(
+            f"--address {address}: nothing answers there ({error}); expected the head of a Ray cluster, started with "
+            "`ray start --head`"
+        ) from None
+
+
+def _as_function(work: Callable[..., Result]) -> Callable[..., Result]:
+    """Ray takes functions only, and `work` may be anything that can be called."""
+
+    def run_cell(code: ShippedCode, order: bytes, mailbox: Any) -> Result:
+        return work(code, order, mailbox)
+
+    run_cell.__annotations__ = {}  # sent along, they would need this file there
+    return run_cell
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,80 @@
+"""Callbacks: what follows a run while it trains, such as a display, curves for a dashboard, or code of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from narkit.training.progress import Point
+    from narkit.training.record import RunRecord
+    from narkit.training.trainer import Trainer
+
+
+class Callback:
+    """Follows a run. Override what you need; every method may be left as it is.
+
+    `trainer` tells how far the run is: `trainer.config`, `trainer.progress.step`, `trainer.progress.curve` with all
+    validations so far, `trainer.latest_loss` per seed of a step shortly before, `trainer.diverged` and
+    `trainer.skipped`. Callbacks are called one after the other, in the thread that trains: what they do takes time from
+    training, and what they raise ends the run, which can be resumed from its last checkpoint.
+    """
+
+    def on_prepare(self, trainer: Trainer) -> None:
+        """Programs are about to be compiled."""
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Training begins, at the step that `trainer.progress` says; it is above 0 where a run goes on."""
+
+    def on_step(self, trainer: Trainer) -> None:
+        """A step is done, or will be in a moment: the device may be some steps behind."""
+
+    def on_point(self, trainer: Trainer, point: Point) -> None:
+        """A validation is done."""
+
+    def on_test(self, trainer: Trainer) -> None:
+        """Training is over, and what the rules chose is about to be scored on the official test split."""
+
+    def on_end(self, record: RunRecord) -> None:
+        """The run is complete, and its record is written."""
+
+    def on_close(self) -> None:
+        """Nothing more will come, whether the run is complete, was stopped or failed. Close files here."""
+
+
+class Callbacks(Callback):
+    """Tells several callbacks, in their order."""
+
+    def __init__(self, callbacks: Iterable[Callback]):
+        self._callbacks = tuple(callbacks)
+        for callback in self._callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(f"callbacks: expected objects of narkit.Callback, got {callback!r}")
+
+    def on_prepare(self, trainer: Trainer) -> None:
+        for callback in self._callbacks:
+            callback.on_prepare(trainer)
+
+    def on_start(self, trainer: Trainer) -> None:
+        for callback in self._callbacks:
+            callback.on_start(trainer)
+
+    def on_step(self, trainer: Trainer) -> None:
+        for callback in self._callbacks:
+            callback.on_step(trainer)
+
+    def on_point(self, trainer: Trainer, point: Point) -> None:
+        for callback in self._callbacks:
+            callback.on_point(trainer, point)
+
+    def on_test(self, trainer: Trainer) -> None:
+        for callback in self._callbacks:
+            callback.on_test(trainer)
+
+    def on_end(self, record: RunRecord) -> None:
+        for callback in self._callbacks:
+            callback.on_end(record)
+
+    def on_close(self) -> None:
+        for callback in self._callbacks:
+            callback.on_close()

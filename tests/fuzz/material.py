@@ -1,0 +1,91 @@
+"""What the cases read: good files, bad ones, and good ones with a mutation."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "formats" / "0.1.0"
+GIVEN, OUT = "given", "out"  # commands run in the second and may change nothing outside of it
+
+EDGES = "a,b,1\nb,c,2\na,c,5\nc,d,1\n"
+MATRIX = "0,1,0\n1,0,2\n0,2,0\n"
+TABLES = {
+    "edges.csv": EDGES,
+    "matrix.csv": MATRIX,
+    "points.csv": "0,0\n1,0\n0,1\n1,1\n0.4,0.5\n",
+    "activities.csv": "0.1,0.4\n0.3,0.6\n0.5,0.9\n",
+    "tasks.csv": "1,0.5\n2,0.2\n2,0.7\n",
+    "instances.jsonl": '{"keys": [3, 1, 2]}\n{"keys": [5, 4]}\n',
+    "README.md": "# A page\n\n<!-- results: begin -->\n<!-- results: end -->\n",
+    "empty.csv": "",
+    "words.csv": "x\n",
+}
+
+
+def prepare(folder: Path) -> None:
+    """Makes the files that all cases share."""
+    given = folder / GIVEN
+    given.mkdir(parents=True)
+    for name, text in TABLES.items():
+        (given / name).write_text(text)
+    (given / "bytes.bin").write_bytes(bytes(range(256)))
+    (given / "folder").mkdir()
+    (given / "link").symlink_to("nowhere")
+    shutil.copytree(GOLDEN / "stopped", given / "run")
+    shutil.copytree(GOLDEN / "records", given / "records")
+
+
+def refresh(folder: Path) -> Path:
+    """An empty folder for what a command writes, with copies of what it may change."""
+    out = folder / OUT
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    shutil.copytree(folder / GIVEN / "records", out / "records")
+    shutil.copytree(folder / GIVEN / "run", out / "stopped")
+    shutil.copy(folder / GIVEN / "README.md", out / "README.md")
+    return out
+
+
+def mutated_bytes(content: bytes, rng: random.Random) -> bytes:
+    """A file with something wrong: cut, padded, a byte changed, a part doubled or gone, or nothing left of it."""
+    place = rng.randrange(len(content) + 1)
+    end = min(len(content), place + rng.randrange(1, 64))
+    match rng.randrange(6):
+        case 0:
+            return content[:place]
+        case 1:
+            return content + bytes(rng.randrange(256) for _ in range(rng.randrange(1, 40)))
+        case 2:
+            return content[:place] + bytes([rng.randrange(256)]) + content[place + 1 :]
+        case 3:
+            return content[:end] + content[place:]
+        case 4:
+            return content[:place] + content[end:]
+    return b""
+
+
+JUNK = (None, True, -1, 0, 7.5, 1e300, "", "x", [], {}, [1, "a"], {"x": 1}, "NaN", 2**70)
+
+
+def mutated_json(content: bytes, rng: random.Random) -> bytes:
+    """A JSON file in which one value, at any depth, is another, is gone, or has another name."""
+    value = json.loads(content)
+    place = value
+    for _ in range(rng.randrange(1, 5)):
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = rng.choice(keys)
+        if isinstance(place[key], dict | list) and place[key] and rng.random() < 0.7:
+            place = place[key]
+            continue
+        match rng.randrange(3):
+            case 0:
+                place[key] = rng.choice(JUNK)
+            case 1:
+                del place[key]
+            case _ if isinstance(place, dict):
+                place[f"{key}_"] = place.pop(key)
+        break
+    return json.dumps(value).encode()

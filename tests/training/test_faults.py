@@ -1,0 +1,155 @@
+"""Faults that stay tested: damage at every place, no room at every write, a clock set back, many in one folder.
+
+How often processes are killed is said by two variables, here and in tests/sweeps/test_sweep_processes.py:
+
+    NARKIT_KILLS=200 NARKIT_SWEEP_KILLS=50 pytest -m slow tests/training tests/sweeps/test_sweep_processes.py -k kill
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import time_machine
+
+import narkit
+from narkit.training.checkpoint import CheckpointError, Checkpoints, CheckpointWriteError
+from narkit.training.progress import Snapshot
+
+from .test_resuming import PROCESS, SOURCE, At, assert_same, crash
+
+Tiny = Callable[..., narkit.TrainConfig]
+
+BLOCK = 4096
+# Orbax leaves loose ends behind what it could not read or write.
+LOOSE_ENDS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
+
+
+@pytest.fixture(scope="module")
+def expected(tiny: Tiny) -> narkit.RunRecord:
+    """The run that nothing happened to."""
+    return narkit.train(tiny())
+
+
+@pytest.mark.slow
+@LOOSE_ENDS
+def test_a_checkpoint_cut_at_every_block_is_refused(tmp_path: Path) -> None:
+    """Every file of a checkpoint is cut at every 4 KB and at both ends: what is read is right, or refused.
+
+    As large as that of a narrow network: random numbers, which no compression makes smaller.
+    """
+    arrays = {name: np.random.default_rng(place).random(size, np.float32) for place, (name, size) in enumerate(
+        {"parameters": 20_000, "moments": 40_000, "choices": 10_000}.items()
+    )}  # fmt: skip
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    checkpoints.save(Snapshot(arrays, {"step": 3}))
+    whole, cuts, harmless = tmp_path / "whole", 0, 0
+    shutil.copytree(tmp_path / "checkpoints" / "00000003", whole)
+    like = {name: jax.ShapeDtypeStruct(values.shape, values.dtype) for name, values in arrays.items()}
+    for file in sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file()):
+        size = (whole / file).stat().st_size
+        for length in sorted({*range(0, size, BLOCK), 1, size - 1} - {size, -1}):
+            place = tmp_path / "checkpoints" / "00000003"
+            shutil.rmtree(place)
+            shutil.copytree(whole, place)
+            os.truncate(place / file, min(length, size))
+            cuts += 1
+            reader = Checkpoints(tmp_path / "checkpoints")
+            try:
+                read = reader.load(lambda progress: like)
+            except CheckpointError as error:
+                assert "step 3" in str(error) and len(str(error)) < 1500
+                continue
+            finally:
+                reader.close()
+            assert read is not None and read.progress == {"step": 3}
+            assert all(np.array_equal(read.arrays[name], values) for name, values in arrays.items())
+            harmless += 1
+    print(f"\n{cuts} cuts, {cuts - harmless} refused, {harmless} of files that nothing is read from")
+    assert cuts > 60 and cuts - harmless > 60
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[int], None]]]:
+    """A file system of a few kilobytes, and a way to make it larger."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(kilobytes: int, how: str) -> bool:
+        options = f"{how}size={kilobytes}k"
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        return shutil.which("mount") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+    if not mount(16, ""):
+        pytest.skip("this user may not mount a file system")
+    yield place, lambda kilobytes: mount(kilobytes, "remount,") or pytest.fail("it cannot be made larger")
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.slow
+@LOOSE_ENDS
+def test_a_disk_that_is_full_at_every_write(
+    tiny: Tiny, expected: narkit.RunRecord, small_disk: tuple[Path, Callable[[int], None]]
+) -> None:
+    """The disk grows by a few pages at a time. Each time the run goes on until there is no room; it ends the same."""
+    place, grow = small_disk
+    kilobytes, refusals, steps = 16, 0, set()
+    while True:
+        try:
+            record = narkit.train(tiny(), place / "run", save_every=0)
+            break
+        except (CheckpointWriteError, OSError) as error:
+            assert "No space left" in str(error) or "could not be written" in str(error), error
+            refusals += 1
+            folder = place / "run" / "checkpoints"
+            steps |= {path.name for path in folder.glob("*") if path.name.isdigit()} if folder.is_dir() else set()
+            kilobytes += 24
+            assert kilobytes < 4000
+            grow(kilobytes)
+    print(f"\nno room {refusals} times, up to {kilobytes} KB; checkpoints seen: {sorted(steps)}")
+    assert refusals >= 5
+    assert_same(record, expected)
+
+
+@pytest.mark.slow
+def test_a_clock_that_is_set_back(tiny: Tiny, expected: narkit.RunRecord, tmp_path: Path) -> None:
+    """A run that was stopped goes on two years before it began, from the latest step and not from the latest time."""
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    with time_machine.travel(now), pytest.raises(RuntimeError, match="crash"):
+        narkit.train(tiny(), tmp_path, callbacks=[At(9, crash)], save_every=0)
+    with time_machine.travel(now - datetime.timedelta(days=730)), pytest.raises(RuntimeError, match="crash"):
+        narkit.train(tiny(), tmp_path, callbacks=[At(10, crash)], save_every=0)
+    with time_machine.travel(now - datetime.timedelta(days=1)):
+        assert_same(narkit.train(tiny(), tmp_path, save_every=0), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_in_one_folder(
+    count: int, tiny: Tiny, expected: narkit.RunRecord, tmp_path: Path, program_cache: Path
+) -> None:
+    """One trains, the others are told so; or they come late, find the run finished and train nothing."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "JAX_COMPILATION_CACHE_DIR": str(program_cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    command = [sys.executable, "-c", PROCESS, json.dumps(tiny().to_json()), str(tmp_path / "run")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen(command, env=environment, **pipes) for _ in range(count)]
+    printed = [process.communicate(timeout=600) for process in started]
+    ended = [process.returncode for process in started]
+    assert 0 in ended
+    for code, (_, errors) in zip(ended, printed, strict=True):
+        assert code == 0 or "is in use by another process" in errors, errors
+    assert_same(narkit.RunRecord.load(tmp_path / "run"), expected)
