@@ -37,7 +37,7 @@ def call(seed: int, number: int) -> tuple[str, Callable[[], Any]]:
          lambda: narkit.sample(name, size=size, batch_size=count, seed=value)),
         (f"benchmark_set({name!r}, {size!r}, {count!r}, {value!r})", lambda: benchmark_set(name, size, count, value)),
         (f"load_split({name!r}, {value!r})", lambda: narkit.load_split(name, value if value != 0 else "val")),
-        (f"TrainConfig({name!r}, {field}={value!r})", lambda: narkit.TrainConfig(name, **{field: value})),
+        (f"TrainConfig({name!r}, {field}={value!r})", lambda: narkit.TrainConfig(**{"algorithms": name, field: value})),
         (f"Validation({name!r}, {size!r}, {count!r})", lambda: narkit.Validation(name, size, count)),
         (f"run('bfs', {adjacency!r}, {value!r})", lambda: narkit.run("bfs", A=adjacency, s=value)),
         (f"batch[{value!r}]", lambda: narkit.sample("bfs", size=4, batch_size=3)[value]),

@@ -23,7 +23,7 @@ TRAIN = "train --algorithm bfs --processor mpnn --preset quick --steps 3 --out r
 SWEEP = "sweep --preset quick --systems mpnn --algorithms bfs --seeds 1 --out sweep"
 
 # Good commands. Those without any here are tried with what they require.
-GOOD = (
+GOOD: tuple[str, ...] = (
     "list", "list processors", "list presets --json", "--version",
     "data show bfs --size 4 --seed 1", "data show insertion_sort --max-steps 2 --seed 3 --density 0.5",
     "data export minimum --size 5 --count 3 --seed 9 --out x.npz", "data export bfs --split val --out x.npz --force",
@@ -97,7 +97,7 @@ def good_commands() -> dict[tuple[str, ...], list[list[str]]]:
     paths = [path for path, _ in leaves()]
     found: dict[tuple[str, ...], list[list[str]]] = {path: [] for path in [*paths, ()]}
     for line in GOOD:
-        words = line.split()
+        words: list[str] = line.split()
         path = next((path for path in paths if tuple(words[: len(path)]) == path), ())
         found[path].append(words)
     return found
