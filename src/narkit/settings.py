@@ -54,8 +54,10 @@ def as_typed(value: object) -> str:
 def whole_number(name: str, value: object, at_least: int | None = None, example: object = None) -> int:
     """The value, if it is a whole number and no smaller than `at_least`."""
     expected = "a whole number" if at_least is None else f"a whole number of at least {at_least}"
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or abs(int(value)) >= LARGEST:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise SettingError(name, expected, value, example)
+    if abs(int(value)) >= LARGEST:
+        raise SettingError(name, f"{expected} and below 2^63", value, example)
     if at_least is not None and value < at_least:
         raise SettingError(name, f"at least {at_least}", int(value))
     return int(value)

@@ -33,6 +33,7 @@ ALGORITHMS = (
 CHOSEN = {
     ("team", "floyd_warshall"),
     ("team", "insertion_sort"),
+    ("team_plus", "floyd_warshall"),
     ("triplet_gmpnn", "strongly_connected_components"),
     ("triplet_mpnn", "lcs_length"),
     ("triplet_pgn", "insertion_sort"),

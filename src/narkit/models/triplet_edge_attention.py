@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from narkit.errors import UnknownNameError
 from narkit.models import triplets
-from narkit.models.features import Bases, Basis, Scalars
-from narkit.models.layers import Linear
+from narkit.models.features import Bases, Basis, Scalars, fold
+from narkit.models.layers import LayerNorm, Linear
+from narkit.models.narrow_maxima import BoundNarrowMaxima, NarrowMaxima, NodeMap, in_directions, reverse
 
 Mask = Bool[Array, "node node"]
+_Choice = TypeVar("_Choice", bound=enum.StrEnum)
+
+
+class Reads(enum.StrEnum):
+    """Which features of nodes the attention reads."""
+
+    INPUTS = "inputs"  # x, the encoder's
+    HIDDEN = "hidden"  # the hidden state of the step before
+    BOTH = "both"  # [x || hidden]
+
+
+class Scale(enum.StrEnum):
+    """How logits grow with the number of nodes n: a softmax that is sharp over 16 nodes is not over 64."""
+
+    NONE = "none"  # not at all
+    LOG = "log"  # by log n / log 16
+    LEARNT = "learnt"  # by b + s log n / log 16, where b = 0 and s = 1 at first
+
+
+REFERENCE_SIZE = 16  # the largest graphs of training, for which the factor is 1
 
 
 class TripletEdgeAttention(eqx.Module):
@@ -28,14 +54,32 @@ class TripletEdgeAttention(eqx.Module):
     With M heads, each has its own share of the features of t, of a and of W', and the heads' results are
     concatenated. The layer takes one graph; use `jax.vmap` for more.
 
+    The options go beyond the paper, and all of them together give
+
+    $$t_{ijk} = W [z_i \| z_j \| z_k \| e_{ij} \| e_{ik} \| e_{jk} \| e_{ji} \| e_{ki} \| e_{kj} \| g], \quad
+      \alpha_{ijk} = \mathrm{softmax}_k\, c_n\, a^\top \mathrm{LeakyReLU}(t_{ijk}), \quad
+      c_n = b + s\, \frac{\log n}{\log 16}$$
+
+    $$h_{ij} = \mathrm{LayerNorm}\,\mathrm{ReLU}\Big(\sum_k \alpha_{ijk}
+      (V_1 e_{ik} + V_2 e_{ki} + V_3 e_{kj} + V_4 e_{jk}) + S_1 e_{ij} + S_2 e_{ji} + O \max_k m_{ijk}\Big)$$
+
+    where z is x, the hidden state or both, and m has few features that are computed like t (see `NarrowMaxima`).
+
     **Arguments**
 
     - `hidden_size`: the width h of all features.
     - `num_heads`: must divide `hidden_size`.
     - `activation`: applied to the aggregated values; the paper leaves the choice to the task.
     - `slope`: of the LeakyReLU below zero.
+    - `reads`: which features of nodes are z: "inputs", "hidden" or "both".
+    - `scale`: "none" for c_n = 1; "log" for b = 0 and s = 1; "learnt" to start from these and learn them.
+    - `both_directions`: whether e_ji, e_ki and e_kj are read in t, and the reverses of all edges elsewhere.
+    - `values_of_kj`: whether values are of the edge from k to j, too (V_3 and, with both directions, V_4).
+    - `residual`: whether the edge itself is added (S_1 and, with both directions, S_2).
+    - `maxima`: the number of features of m; 0 for none.
+    - `norm`: whether a LayerNorm follows.
 
-    **Shapes**: nodes (n, h), edges (n, n, h), graph (h,), mask (n, n) or None -> (n, n, h).
+    **Shapes**: nodes (n, h), edges (n, n, h), graph (h,), mask (n, n) or None, hidden (n, h) -> (n, n, h).
     """
 
     node_i: Linear
@@ -50,6 +94,17 @@ class TripletEdgeAttention(eqx.Module):
     value: Linear
     activation: Callable[[Array], Array] = eqx.field(static=True)
     slope: float = eqx.field(static=True)
+    # What the options add; None where they are off.
+    reversed_edges: tuple[Linear, Linear, Linear] | None  # of e_ji, e_ki and e_kj in t
+    further_values: tuple[Linear, ...] | None  # V_2, V_3 and V_4, as far as they are there
+    residual: tuple[Linear, ...] | None  # S_1 and perhaps S_2
+    maxima: NarrowMaxima | None
+    norm: LayerNorm | None
+    learnt_scale: Float[Array, " 2"] | None  # b and s
+    reads: Reads | None = eqx.field(static=True)  # None for the inputs
+    scale: Scale | None = eqx.field(static=True)
+    both_directions: bool = eqx.field(static=True)
+    values_of_kj: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -58,6 +113,13 @@ class TripletEdgeAttention(eqx.Module):
         activation: Callable[[Array], Array] = jax.nn.relu,
         slope: float = 0.01,
         *,
+        reads: str = Reads.INPUTS.value,
+        scale: str = Scale.NONE.value,
+        both_directions: bool = False,
+        values_of_kj: bool = False,
+        residual: bool = False,
+        maxima: int = 0,
+        norm: bool = False,
         key: PRNGKeyArray,
     ):
         if num_heads < 1 or hidden_size % num_heads:
@@ -65,8 +127,16 @@ class TripletEdgeAttention(eqx.Module):
                 f"expected a number of heads that divides the hidden size, got {num_heads} heads for size "
                 f"{hidden_size}; choose one of {[m for m in range(1, hidden_size + 1) if hidden_size % m == 0]}"
             )
+        if maxima < 0:
+            raise ValueError(f"maxima: expected a number of features, or 0 for none, got {maxima}")
+        read, scaled = _choice("reads", reads, Reads), _choice("scale", scale, Scale)
+        self.reads = None if read is Reads.INPUTS else read
+        self.scale = None if scaled is Scale.NONE else scaled
+        self.both_directions, self.values_of_kj = both_directions, values_of_kj
+        node_size = 2 * hidden_size if read is Reads.BOTH else hidden_size
         keys = jax.random.split(key, 9)
-        linears = [Linear(hidden_size, hidden_size, key=k) for k in keys[:8]]
+        sizes = [node_size] * 3 + [hidden_size] * 5
+        linears = [Linear(size, hidden_size, key=k) for size, k in zip(sizes, keys[:8], strict=True)]
         self.node_i, self.node_j, self.node_k = linears[:3]
         self.edge_ij, self.edge_ik, self.edge_jk = linears[3:6]
         self.graph, self.value = linears[6:]
@@ -76,33 +146,102 @@ class TripletEdgeAttention(eqx.Module):
         self.activation = activation
         self.slope = slope
 
+        further = iter(jax.random.split(jax.random.fold_in(key, 1), 9))  # so that options leave the others as they are
+        num_directions = 2 if both_directions else 1
+
+        def linears_of_edges(count: int) -> tuple[Linear, ...]:
+            return tuple(Linear(hidden_size, hidden_size, key=next(further)) for _ in range(count))
+
+        self.reversed_edges = linears_of_edges(3) if both_directions else None  # type: ignore[assignment]
+        num_values = num_directions * (2 if values_of_kj else 1)
+        self.further_values = linears_of_edges(num_values - 1) or None
+        self.residual = linears_of_edges(num_directions) if residual else None
+        self.maxima = (
+            NarrowMaxima(hidden_size, node_size, maxima, both_directions, key=next(further)) if maxima else None
+        )
+        self.norm = LayerNorm(hidden_size) if norm else None
+        self.learnt_scale = jnp.array([0.0, 1.0]) if scaled is Scale.LEARNT else None
+
     def __call__(
         self,
         nodes: Float[Array, "node hidden"],
         edges: Float[Array, "node node hidden"],
         graph: Float[Array, " hidden"],
         mask: Mask | None = None,
+        hidden: Float[Array, "node hidden"] | None = None,
     ) -> Float[Array, "node node hidden"]:
-        """The edge latents. `mask` allows k where mask[i, k] or mask[j, k]; where it allows none, they are zero."""
-        pairs = self.vectors_of_pairs(nodes, edges, graph)
-        return self.aggregate(self._attend(*pairs, mask), self.value(edges))
+        """The edge latents. `mask` allows k where mask[i, k] or mask[j, k]; where it allows none, nothing is attended
+        to, and without further options the latents are zero. `hidden` is needed if the layer reads hidden states.
+        """
+        read = self._read(nodes, hidden)
+        weights = self._attend(*self._vectors_of_pairs(read, edges, graph), mask)
+        if not self.goes_beyond:
+            return self.aggregate(weights, self.value(edges))
+        mixed = self.mix(weights, self.value(edges))
+        if self.further_values is not None:
+            for linear, edge in zip(self.further_values, self.further_edges, strict=True):
+                mixed = mixed + self.mix(weights, linear(edges), edge)
+        if self.residual is not None:
+            mixed = mixed + in_directions(self.residual, edges)
+        if self.maxima is not None:
+            mixed = mixed + self.maxima(read, edges, graph)
+        return self.finish(mixed)
 
-    def vectors_of_pairs(self, nodes: Array, edges: Array, graph: Array) -> tuple[Array, Array, Array]:
+    def _read(self, nodes: Array, hidden: Array | None) -> Array:
+        """The features z of nodes."""
+        if self.reads is None:
+            return nodes
+        if hidden is None:
+            raise ValueError(f"a layer that reads {self.reads.value!r} needs the hidden states: pass hidden=...")
+        return hidden if self.reads is Reads.HIDDEN else jnp.concatenate([nodes, hidden], axis=-1)
+
+    @property
+    def goes_beyond(self) -> bool:
+        """Whether an option adds something to the aggregated values, or follows them."""
+        return any(part is not None for part in (self.further_values, self.residual, self.maxima, self.norm))
+
+    def vectors_of_pairs(
+        self, nodes: Array, edges: Array, graph: Array, hidden: Array | None = None
+    ) -> tuple[Array, Array, Array]:
         """The vectors of pairs (i, j), (i, k) and (j, k) that t is the sum of."""
-        return (
-            (self.node_i(nodes) + self.graph(graph))[:, None] + self.node_j(nodes)[None] + self.edge_ij(edges),
-            self.node_k(nodes)[None] + self.edge_ik(edges),
+        return self._vectors_of_pairs(self._read(nodes, hidden), edges, graph)
+
+    def _vectors_of_pairs(self, read: Array, edges: Array, graph: Array) -> tuple[Array, Array, Array]:
+        pairs = (
+            (self.node_i(read) + self.graph(graph))[:, None] + self.node_j(read)[None] + self.edge_ij(edges),
+            self.node_k(read)[None] + self.edge_ik(edges),
             self.edge_jk(edges),
         )
+        return with_reverses(pairs, self.reversed_edges, edges)
+
+    def mix(
+        self,
+        weights: Float[Array, "head node node node"],
+        values: Float[Array, "node node hidden"],
+        edge: str = "ik",
+    ) -> Float[Array, "node node hidden"]:
+        """The weighted sum of the values of the edges from i to k, or of other edges of the triplet."""
+        if len(self.attention) == 1 and edge == "ik":  # as one product, whose result the compiler need not transpose
+            return weights[0] @ values
+        by_head = values.reshape(*values.shape[:2], *self.attention.shape)
+        return jnp.einsum(f"mijk,{edge}mw->ijmw", weights, by_head).reshape(values.shape)
+
+    @property
+    def further_edges(self) -> tuple[str, ...]:
+        """Of which edges of a triplet there are further values."""
+        far = ("kj", "jk") if self.both_directions else ("kj",)
+        return (("ki",) if self.both_directions else ()) + (far if self.values_of_kj else ())
+
+    def finish(self, mixed: Float[Array, "node node hidden"]) -> Float[Array, "node node hidden"]:
+        """The edge latents, from all that is added up."""
+        latents = self.activation(mixed)
+        return latents if self.norm is None else self.norm(latents)
 
     def aggregate(
         self, weights: Float[Array, "head node node node"], values: Float[Array, "node node hidden"]
     ) -> Float[Array, "node node hidden"]:
-        """The edge latents, from attention weights and values."""
-        if len(self.attention) == 1:  # as one product, whose result the compiler need not transpose
-            return self.activation(weights[0] @ values)
-        by_head = values.reshape(*values.shape[:2], *self.attention.shape)
-        return self.activation(jnp.einsum("mijk,ikmw->ijmw", weights, by_head).reshape(values.shape))
+        """The edge latents, from attention weights and values, of a layer that adds nothing to these."""
+        return self.activation(self.mix(weights, values))
 
     def attention_weights(
         self,
@@ -110,23 +249,34 @@ class TripletEdgeAttention(eqx.Module):
         edges: Float[Array, "node node hidden"],
         graph: Float[Array, " hidden"],
         mask: Mask | None = None,
+        hidden: Float[Array, "node hidden"] | None = None,
     ) -> Float[Array, "head node node node"]:
         """How much each third node k counts for the edge from i to j: (head, i, j, k), for looking at."""
-        return self._attend(*self.vectors_of_pairs(nodes, edges, graph), mask)
+        return self._attend(*self.vectors_of_pairs(nodes, edges, graph, hidden), mask)
 
     def bind(self, bases: Bases) -> BoundTripletEdgeAttention:
         """The layer for factored features: every Linear is folded into the bases."""
         return BoundTripletEdgeAttention(
             layer=self,
-            node_i=bases.node.through(self.node_i),
-            node_j=bases.node.through(self.node_j),
-            node_k=bases.node.through(self.node_k),
+            node_i=self._bind_nodes(bases, self.node_i),
+            node_j=self._bind_nodes(bases, self.node_j),
+            node_k=self._bind_nodes(bases, self.node_k),
             edge_ij=bases.edge.through(self.edge_ij),
             edge_ik=bases.edge.through(self.edge_ik),
             edge_jk=bases.edge.through(self.edge_jk),
             graph=bases.graph.through(self.graph),
             value=bases.edge.through(self.value),
+            reversed_edges=_through(bases.edge, self.reversed_edges),
+            further_values=_through(bases.edge, self.further_values),
+            residual=_through(bases.edge, self.residual),
+            maxima=None if self.maxima is None else self.maxima.bind(bases, partial(self._bind_nodes, bases)),
         )
+
+    def _bind_nodes(self, bases: Bases, linear: Linear) -> NodeMap:
+        """A Linear of z for what is read: scalars, hidden states, or both."""
+        if self.reads is None:
+            return bases.node.through(linear)
+        return linear if self.reads is Reads.HIDDEN else fold(linear, bases.node, [self.graph.bias.shape[0]])
 
     def _attend(
         self,
@@ -143,34 +293,64 @@ class TripletEdgeAttention(eqx.Module):
     ) -> Float[Array, "head node node node"]:
         """Attention weights from logits: the softmax over the third nodes that the mask allows."""
         logits = logits + self.attention_bias[:, None, None, None]
+        if self.scale is not None:
+            logits = logits * self._factor(logits.shape[-1])
         if mask is None:
             return jax.nn.softmax(logits, axis=-1)
         return _masked_softmax(logits, mask[:, None, :] | mask[None, :, :])
+
+    def _factor(self, num_nodes: int) -> float | Float[Array, ""]:
+        """c_n, which multiplies the logits."""
+        growth = math.log(num_nodes) / math.log(REFERENCE_SIZE)
+        return growth if self.learnt_scale is None else self.learnt_scale[0] + self.learnt_scale[1] * growth
 
 
 class BoundTripletEdgeAttention(eqx.Module):
     """Triplet Edge Attention that reads scalars. Made by `TripletEdgeAttention.bind`."""
 
     layer: TripletEdgeAttention
-    node_i: Basis
-    node_j: Basis
-    node_k: Basis
+    node_i: NodeMap
+    node_j: NodeMap
+    node_k: NodeMap
     edge_ij: Basis
     edge_ik: Basis
     edge_jk: Basis
     graph: Basis
     value: Basis
+    reversed_edges: tuple[Basis, ...] | None
+    further_values: tuple[Basis, ...] | None
+    residual: tuple[Basis, ...] | None
+    maxima: BoundNarrowMaxima | None
 
-    def __call__(self, scalars: Scalars, mask: Mask | None = None) -> Float[Array, "node node hidden"]:
-        weights = self.layer._attend(
-            (self.node_i(scalars.node) + self.graph(scalars.graph))[:, None]
-            + self.node_j(scalars.node)[None]
+    def __call__(
+        self, scalars: Scalars, mask: Mask | None = None, hidden: Float[Array, "node hidden"] | None = None
+    ) -> Float[Array, "node node hidden"]:
+        read = self._read(scalars, hidden)
+        weights = self.layer._attend(*self._vectors_of_pairs(scalars, read), mask)
+        mixed = self._aggregate(weights, scalars.edge)
+        if self.residual is not None:
+            mixed = mixed + in_directions(self.residual, scalars.edge)
+        if self.maxima is not None:
+            mixed = mixed + self.maxima(read, scalars.edge, scalars.graph)
+        return self.layer.finish(mixed)
+
+    def _read(self, scalars: Scalars, hidden: Array | None) -> tuple[Array, ...]:
+        """What maps of nodes read: scalars, hidden states, or both."""
+        if self.layer.reads is None:
+            return (scalars.node,)
+        if hidden is None:
+            raise ValueError(f"a layer that reads {self.layer.reads.value!r} needs the hidden states: pass hidden=...")
+        return (hidden,) if self.layer.reads is Reads.HIDDEN else (scalars.node, hidden)
+
+    def _vectors_of_pairs(self, scalars: Scalars, read: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+        pairs = (
+            (self.node_i(*read) + self.graph(scalars.graph))[:, None]
+            + self.node_j(*read)[None]
             + self.edge_ij(scalars.edge),
-            self.node_k(scalars.node)[None] + self.edge_ik(scalars.edge),
+            self.node_k(*read)[None] + self.edge_ik(scalars.edge),
             self.edge_jk(scalars.edge),
-            mask,
         )
-        return self.layer.activation(self._aggregate(weights, scalars.edge))
+        return with_reverses(pairs, self.reversed_edges, scalars.edge)
 
     def _aggregate(
         self, weights: Float[Array, "head node node node"], scalars: Float[Array, "node node scalar"]
@@ -179,13 +359,40 @@ class BoundTripletEdgeAttention(eqx.Module):
 
         The offset counts as often as the weights say: once, or not at all where no third node is allowed.
         """
-        num_heads, width = self.layer.attention.shape
         mixed = jnp.einsum("mijk,ikp->ijmp", weights, scalars)
-        directions = self.value.directions.reshape(-1, num_heads, width)
-        offset = self.value.offset.reshape(num_heads, width)
         total = jnp.moveaxis(weights.sum(-1), 0, -1)[..., None]
+        values = self._by_head(self.value, mixed, total)
+        for basis, edge in zip(self.further_values or (), self.layer.further_edges, strict=True):
+            values = values + self._by_head(basis, jnp.einsum(f"mijk,{edge}p->ijmp", weights, scalars), total)
+        return values
+
+    def _by_head(self, value: Basis, mixed: Array, total: Array) -> Float[Array, "node node hidden"]:
+        num_heads, width = self.layer.attention.shape
+        directions = value.directions.reshape(-1, num_heads, width)
+        offset = value.offset.reshape(num_heads, width)
         values = jnp.einsum("ijmp,pmw->ijmw", mixed, directions) + total * offset
-        return values.reshape(*scalars.shape[:2], num_heads * width)
+        return values.reshape(*mixed.shape[:2], num_heads * width)
+
+
+def with_reverses(
+    pairs: tuple[Array, Array, Array], maps: tuple | None, edges: Float[Array, "node node _"]
+) -> tuple[Array, Array, Array]:
+    """The vectors of pairs with what the maps (Linears or bases) of e_ji, e_ki and e_kj add, if there are any."""
+    if maps is None:
+        return pairs
+    ij, ik, jk = (pair + of_reverse(reverse(edges)) for pair, of_reverse in zip(pairs, maps, strict=True))
+    return ij, ik, jk
+
+
+def _through(basis: Basis, linears: tuple[Linear, ...] | None) -> tuple[Basis, ...] | None:
+    return None if linears is None else tuple(basis.through(linear) for linear in linears)
+
+
+def _choice(option: str, value: str, choices: type[_Choice]) -> _Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        raise UnknownNameError(option, value, [choice.value for choice in choices]) from None
 
 
 def _masked_softmax(

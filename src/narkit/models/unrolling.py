@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from narkit.errors import UnknownNameError
 from narkit.loops.time_loop import choose, time_loop
@@ -38,13 +38,17 @@ class Unrolling:
     """How a network runs over the steps: options of a call, not of the network.
 
     `teacher_forcing` is the probability with which a sample reads the true hints in place of predicted ones at a
-    step of training.
+    step of training. `hint_gradient` multiplies the gradient that flows back from what a step reads of predicted hints
+    to the step that predicted them. Below 1 it bounds a product over all steps, in which gradients explode.
     """
 
     teacher_forcing: float = 0.0
     reprediction: Reprediction | str = Reprediction.SOFT
+    hint_gradient: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0.0 <= self.hint_gradient <= 1.0:
+            raise ValueError(f"expected a factor of the gradient through hints in [0, 1], got {self.hint_gradient}")
         if not 0.0 <= self.teacher_forcing <= 1.0:
             raise ValueError(f"expected a teacher-forcing probability in [0, 1], got {self.teacher_forcing}")
         try:
@@ -98,7 +102,7 @@ def unroll(
     forcing_key, noise_key = (None, None) if key is None else jax.random.split(key)
     together = network.decoded_together if feeds_back else ()
     form = FeedbackForm(spec, num_nodes, network.encoded, together)
-    step = Step(form, feeds_back, options.is_hard(training), forcing, keep_hints)
+    step = Step(form, feeds_back, options.is_hard(training), forcing, keep_hints, options.hint_gradient)
     data = StepData(
         inputs=as_values(spec, batch.inputs, num_nodes),
         hints=batch.hints if forcing > 0.0 or callable(keep_hints) else None,
@@ -119,6 +123,23 @@ def unroll(
 def _at(hints: dict[str, Array], step: AnyArray | np.integer | int) -> dict[str, Array]:
     """The true hints of a step, as they are stored."""
     return {name: values[step] for name, values in hints.items()}
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def damp(factor: float, values: PyTree) -> PyTree:
+    """The values as they are; the gradient that flows back through them is multiplied with the factor."""
+    return values
+
+
+def _damp_forward(factor: float, values: PyTree) -> tuple[PyTree, None]:
+    return values, None
+
+
+def _damp_backward(factor: float, saved: None, cotangents: PyTree) -> tuple[PyTree]:
+    return (jax.tree.map(lambda cotangent: factor * cotangent, cotangents),)
+
+
+damp.defvjp(_damp_forward, _damp_backward)
 
 
 class StepData(eqx.Module):
@@ -142,12 +163,15 @@ class Step:
     hard: bool  # whether it reads the likeliest values of predicted ones
     teacher_forcing: float
     keep_hints: bool | SummariseHints
+    hint_gradient: float = 1.0
 
     def __call__(
         self, network: BoundNetwork, data: StepData, i: Int[AnyArray, ""], carry: Carry
     ) -> tuple[Carry, dict[str, Array], LastStep]:
         """The next carry, what is kept of the predicted hints, and what output decoders read of a last step."""
         hidden, feedback = carry
+        if self.hint_gradient != 1.0:
+            feedback = damp(self.hint_gradient, feedback)
         soften = self.feeds_back and not self.hard
         here, logits, made = network.step(self.form.read(data.inputs, feedback), hidden, soften=soften)
         return (here.next_hidden, self._next_feedback(data, i, logits, made)), self._kept(data, i, logits), here

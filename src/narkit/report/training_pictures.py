@@ -39,7 +39,9 @@ def attention(reasoner: Reasoner, batch: Batch) -> np.ndarray:
     """The attention weights (head, i, j, k) of a TEAM reasoner at the first step of a batch's first sample."""
     if not isinstance(reasoner.processor, TEAM):
         raise ValueError(f"expected a reasoner with the processor team, got {reasoner.processor_name}")
-    return np.asarray(reasoner.processor.attention.attention_weights(*first_features(reasoner, batch)))
+    nodes, edges, graph = first_features(reasoner, batch)
+    layer = reasoner.processor.attention
+    return np.asarray(layer.attention_weights(nodes, edges, graph, hidden=np.zeros_like(nodes)))
 
 
 def save_attention(reasoner: Reasoner, batch: Batch, path: Path) -> None:

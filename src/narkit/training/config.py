@@ -97,6 +97,7 @@ class TrainConfig:
     # decay is below its largest: it is min(average, (1 + t) / (1 + average_horizon + t))
     skipped_steps: int = 0  # so many steps in a row with a gradient that is not finite end a seed, fewer are skipped
     # and change nothing; with 0 the first one ends it
+    hint_gradient: float = 1.0  # factor of the gradient that flows back through predicted hints, at every step
 
     def __post_init__(self) -> None:
         if isinstance(self.algorithms, str):
@@ -108,7 +109,7 @@ class TrainConfig:
         _check_processor_options(self.processor, self.processor_options)
         if self.hints not in [mode.value for mode in Hints]:
             raise UnknownNameError("hint mode", self.hints, [mode.value for mode in Hints])
-        Unrolling(self.teacher_forcing, self.reprediction)  # type: ignore[arg-type]
+        Unrolling(self.teacher_forcing, self.reprediction, self.hint_gradient)
         self._check_numbers()
         self._check_sizes()
         check_rules(self)
@@ -152,7 +153,7 @@ class TrainConfig:
 
     @property
     def unrolling(self) -> Unrolling:
-        return Unrolling(self.teacher_forcing, Reprediction(self.reprediction))
+        return Unrolling(self.teacher_forcing, Reprediction(self.reprediction), self.hint_gradient)
 
     @property
     def averages(self) -> bool:

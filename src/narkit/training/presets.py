@@ -28,6 +28,7 @@ PRESETS: dict[str, Mapping[str, Any]] = {
         "validations": (Validation("id", 16, 128), Validation("ood", 32, 128)),
         "average": 0.999,
         "skipped_steps": 50,
+        "hint_gradient": 0.5,
     },
     # Minutes on two cores: a narrow network on small instances.
     "quick": {

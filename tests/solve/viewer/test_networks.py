@@ -58,6 +58,15 @@ def test_attention_is_that_of_the_layer(network: narkit.Reasoner, answer: Answer
     assert np.abs(weights[1] - weights[0]).max() > 1e-4  # it reads the hints of its step
 
 
+def test_a_layer_that_reads_hidden_states_gets_those_of_its_step() -> None:
+    truth = random_run("bfs", size=4, seed=1, density=0.8)
+    network = narkit.Reasoner("bfs", processor="team_plus", hidden_size=8, hints="none", key=jax.random.key(0))
+    weights = attention_over_time(network, truth, {})
+    assert weights is not None and len(weights) == int(truth.lengths[0]) - 1
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    assert np.abs(weights[1] - weights[0]).max() > 1e-6  # nothing else changes without hints
+
+
 def test_other_networks_have_none() -> None:
     truth = random_run("bfs", size=4, seed=1, density=0.8)
     network = narkit.Reasoner("bfs", processor="mpnn", hidden_size=4, key=jax.random.key(0))

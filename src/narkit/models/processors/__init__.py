@@ -31,8 +31,21 @@ class ProcessorRegistry(dict[str, ProcessorFactory]):
         raise UnknownNameError("processor", name, self)
 
 
+TEAM_PLUS = {
+    "reads": "both",
+    "scale": "log",
+    "both_directions": True,
+    "values_of_kj": True,
+    "residual": True,
+    "maxima": 8,
+    "latents": True,
+    "mean": True,
+}
+"""The options of TEAM that extrapolate: what development runs have kept so far, see docs/beyond.md."""
+
 PROCESSORS = ProcessorRegistry(
     team=TEAM,
+    team_plus=functools.partial(TEAM, **TEAM_PLUS),
     triplet_gmpnn=TripletGMPNN,
     triplet_mpnn=TripletMPNN,
     triplet_pgn=TripletPGN,

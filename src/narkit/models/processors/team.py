@@ -4,40 +4,98 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.models.features import Bases, Scalars
 from narkit.models.layers import Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
-from narkit.models.triplet_edge_attention import BoundTripletEdgeAttention, TripletEdgeAttention
+from narkit.models.triplet_edge_attention import BoundTripletEdgeAttention, Reads, Scale, TripletEdgeAttention
+
+Latents = Float[Array, "node node hidden"]
 
 
 class TEAM(Processor):
-    """Gated message passing in which the edges' share of the messages comes from Triplet Edge Attention.
+    """Message passing in which the edges' share of the messages comes from Triplet Edge Attention.
 
-    The attention reads the encoder's features, without the hidden state, and over all third nodes; decoders read the
-    encoded edges, not the attention's latents. This layout gives the paper's parameter counts for all algorithms.
+    By default the attention reads the encoder's features, without the hidden state, and over all third nodes; decoders
+    read the encoded edges, not the attention's latents; and the message passing is gated. This layout gives the paper's
+    parameter counts for all algorithms.
+
+    **Arguments**, beside those of `TripletEdgeAttention`:
+
+    - `latents`: whether decoders read the attention's latents beside the encoded edges.
+    - `gated`: whether the hidden state moves towards its update through a gate.
+    - `mean`: whether the mean of the messages counts beside their maximum.
+
+    Another reading of the paper has the same number of parameters to the last one: `reads="both", residual=True,
+    norm=True, gated=False`.
     """
 
     attention: TripletEdgeAttention
     message_passing: MessagePassing
-    latent_size: int = eqx.field(static=True, default=0)
+    latent_size: int = eqx.field(static=True)
 
-    def __init__(self, hidden_size: int, num_heads: int = 1, slope: float = 0.01, *, key: PRNGKeyArray):
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int = 1,
+        slope: float = 0.01,
+        *,
+        reads: str = Reads.INPUTS.value,
+        scale: str = Scale.NONE.value,
+        both_directions: bool = False,
+        values_of_kj: bool = False,
+        residual: bool = False,
+        maxima: int = 0,
+        norm: bool = False,
+        latents: bool = False,
+        gated: bool = True,
+        mean: bool = False,
+        key: PRNGKeyArray,
+    ):
         attention, messages = jax.random.split(key)
-        self.attention = TripletEdgeAttention(hidden_size, num_heads, slope=slope, key=attention)
-        self.message_passing = MessagePassing(hidden_size, gated=True, key=messages)
+        self.attention = TripletEdgeAttention(
+            hidden_size,
+            num_heads,
+            slope=slope,
+            reads=reads,
+            scale=scale,
+            both_directions=both_directions,
+            values_of_kj=values_of_kj,
+            residual=residual,
+            maxima=maxima,
+            norm=norm,
+            key=attention,
+        )
+        self.message_passing = MessagePassing(hidden_size, gated, mean, key=messages)
+        self.latent_size = hidden_size if latents else 0
 
     def bind(self, bases: Bases) -> BoundProcessor:
-        return BoundTEAM(self.attention.bind(bases), self.message_passing.edge, self.message_passing.bind(bases))
+        return BoundTEAM(
+            self.attention.bind(bases),
+            self.message_passing.edge,
+            self.message_passing.bind(bases),
+            shows_latents=self.latent_size > 0,
+        )
 
 
 class BoundTEAM(BoundProcessor):
     attention: BoundTripletEdgeAttention
     edge: Linear
     message_passing: BoundMessagePassing
+    shows_latents: bool = eqx.field(static=True)  # to the decoders
 
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
-        edge_messages = self.edge(self.attention(scalars))
-        return self.message_passing(scalars, hidden, edge_messages, None)
+        return self._step(scalars, hidden)[0]
+
+    def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Latents | None:
+        return self.attention(scalars, hidden=hidden) if self.shows_latents else None
+
+    def with_latents(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> tuple[Hidden, Latents | None]:
+        next_hidden, latents = self._step(scalars, hidden)
+        return next_hidden, latents if self.shows_latents else None
+
+    def _step(self, scalars: Scalars, hidden: Hidden) -> tuple[Hidden, Latents]:
+        latents = self.attention(scalars, hidden=hidden)
+        return self.message_passing(scalars, hidden, self.edge(latents), None), latents

@@ -48,14 +48,19 @@ def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, A
         if name in encoders.linears
     }
 
-    def weights(changing: dict) -> Any:
+    processor, everyone = reasoner.processor.bind(bases), jnp.ones((truth.num_nodes, truth.num_nodes), bool)
+
+    def step(hidden: Any, changing: dict) -> tuple[Any, Any]:
+        """The hidden state of the next step, if the layer reads it, and the weights."""
         scalars = scalars_of(spec, {**given, **changing}, truth.num_nodes)
         features = bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph)
-        return layer.attention_weights(*features).mean(0)
+        weights = layer.attention_weights(*features, hidden=hidden).mean(0)
+        return hidden if layer.reads is None else processor(scalars, everyone, hidden), weights
 
-    if not read:
-        return np.asarray(jax.jit(weights)({}))[None].repeat(num_steps, 0)
-    return np.asarray(jax.jit(lambda steps: jax.lax.map(weights, steps))(read))
+    hidden = jnp.zeros((truth.num_nodes, reasoner.hidden_size))
+    if not read and layer.reads is None:
+        return np.asarray(jax.jit(step)(hidden, {})[1])[None].repeat(num_steps, 0)
+    return np.asarray(jax.jit(lambda steps: jax.lax.scan(step, hidden, steps, num_steps)[1])(read))
 
 
 def packed(attention: np.ndarray) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+"""Several development runs at a time on one GPU: `python drive.py JOBS FOLDER --workers 8 --seconds 560`.
+
+JOBS is a file with a line for every run: algorithm, arm, steps, number of seeds, and the seconds that must be left for
+it to be begun. Results are added to FOLDER/results.jsonl as they come, so a time limit loses only what is running.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TEST_SECONDS = 45  # kept for scoring at the end of a run
+MEMORY = 0.74  # of the GPU for all workers: command buffers live beside it
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs")
+    parser.add_argument("folder")
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=560)
+    options = parser.parse_args()
+    folder, end = Path(options.folder), time.time() + options.seconds
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting = [line.split() for line in Path(options.jobs).read_text().splitlines() if line.strip()]
+    memory = str(round(MEMORY / options.workers, 3))
+    environment = os.environ | {"XLA_PYTHON_CLIENT_MEM_FRACTION": memory}
+    running: list[tuple[subprocess.Popen, list[str]]] = []
+    while (waiting or running) and time.time() < end - 4:
+        for process, job in running:
+            if process.poll():
+                print("failed:", *job, flush=True)
+        running = [(process, job) for process, job in running if process.poll() is None]
+        while waiting and len(running) < options.workers:
+            job, left = waiting.pop(0), end - time.time()
+            if left < float(job[4]):
+                print("not begun:", *job, flush=True)
+                continue
+            command = [sys.executable, HERE / "run.py", *job[:4], folder / "results.jsonl"]
+            command += ["--seconds", str(left - TEST_SECONDS)]
+            with (folder / f"errors_{job[0]}_{job[1]}.txt").open("w") as errors:
+                running.append((subprocess.Popen(command, env=environment, stderr=errors), job))
+        time.sleep(0.3)
+    for process, job in running:
+        process.kill()
+        print("ended by the time limit:", *job, flush=True)
+
+
+if __name__ == "__main__":
+    main()

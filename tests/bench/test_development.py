@@ -1,0 +1,39 @@
+"""The development runs behind docs/beyond.md: its table is what the results say, and a run can be repeated."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "benchmarks" / "development"
+
+
+def call(*arguments: str | Path) -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_table_is_what_the_results_say():
+    assert call(SCRIPTS / "tables.py", "--check").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_run_trains_and_scores_an_arm(tmp_path):
+    results = tmp_path / "results.jsonl"
+    small = ["--width", "8", "--every", "6", "--sizes", "4", "5", "--validation-size", "5", "--test-size", "6"]
+    done = call(SCRIPTS / "run.py", "floyd_warshall", "ank", "12", "2", results, *small)
+    assert done.returncode == 0, done.stderr
+    line = json.loads(results.read_text())
+    assert line["steps"] == 12 and line["seeds"] == [100, 101] and len(line["curve"]) == 2
+    assert all(0 <= score <= 100 for scores in line["score"].values() for score in scores)
+
+
+@pytest.mark.slow
+def test_gradients_of_the_loop_are_those_of_an_unrolled_one():
+    done = call(SCRIPTS / "gradients.py", "matrix_chain_order", "all", "4", "8")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[-1]) < 1e-5
