@@ -66,7 +66,7 @@ def test_text_is_read_by_the_type_of_its_field(name: str, text: str, expected: o
         ("count", "", "count: expected a whole number, such as 7, got ''"),
         ("count", "true", "count: expected a whole number, such as 7, got 'true'"),
         ("count", "1.5", "count: expected a whole number, such as 7, got '1.5'"),
-        ("count", "9" * 25, "count: expected a whole number, such as 7, got 99999"),
+        ("count", "9" * 25, "count: expected a whole number and below 2^63, such as 7, got 99999"),
         ("share", "NaN", "share: expected a finite number, such as 0.5, got 'NaN'"),
         ("share", "1e999", "share: expected a finite number"),
         ("share", "a", "share: expected a finite number, such as 0.5, got 'a'"),

@@ -152,7 +152,7 @@ def _edit(file: Path, old: str, new: str) -> None:
 def test_an_edited_formula_is_refused(edited_source: Path, on_gpu: None) -> None:
     assert accelerate(shapes()).fast
     file = edited_source / "triplet_edge_attention.py"
-    _edit(file, "self.activation(weights[0] @ values)", "self.activation(weights[0] @ values + values)")
+    _edit(file, "return weights[0] @ values", "return weights[0] @ values + values")
     found = accelerate(shapes())
     formula = "narkit.models.triplet_edge_attention.TripletEdgeAttention"
     assert list(found.plain) == ["processor"]
@@ -166,7 +166,7 @@ def test_an_edited_formula_is_refused(edited_source: Path, on_gpu: None) -> None
     [
         ("layers.py", "LAYER_NORM_EPSILON = 1e-5", "LAYER_NORM_EPSILON = 1e-4"),
         ("processors/message_passing.py", "update + (1.0 - openness) * hidden", "update + hidden"),
-        ("processors/team.py", "self.edge(self.attention(scalars))", "self.attention(scalars)"),
+        ("processors/team.py", "hidden, self.edge(latents), None", "hidden, latents, None"),
         ("triplet_formulas.py", "jnp.where(t > 0, t, slope * t)", "jnp.where(t > 0, t, slope)"),
         ("predictions.py", "return jax.nn.sigmoid(logits)", "return jax.nn.sigmoid(2 * logits)"),
         ("value_decoders.py", "linear(pooled) + graph", "linear(pooled) - graph"),

@@ -113,12 +113,15 @@ def test_sweeps_killed_many_times(
 
 @pytest.mark.parametrize("names", [["bfs"], ["bfs", "minimum"]], ids=["one", "side by side"])
 def test_a_signal_saves_first(names: list[str], tiny_arguments: list[str], program_cache: Path, tmp_path: Path) -> None:
-    grid = ["--set", "steps=100000", "--algorithms", ",".join(names), "--processes", str(len(names))]
-    with start([*tiny_arguments, *grid], tmp_path, program_cache) as process:
+    grid = ["--algorithms", ",".join(names), "--processes", str(len(names))]
+    long = ["steps=100000" if word.startswith("steps=") else word for word in tiny_arguments]
+    with start([*long, *grid], tmp_path, program_cache) as process:
         assert process.stdout is not None
         training = 0
         while training < len(names):
-            training += process.stdout.readline().endswith(" training\n")
+            line = process.stdout.readline()
+            assert line, "the sweep ended before its cells were training"
+            training += line.endswith(" training\n")
         time.sleep(0.5)
         process.terminate()
         printed = process.stdout.read()

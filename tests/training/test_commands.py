@@ -50,7 +50,7 @@ def test_train_eval_and_resume(tiny: Tiny, tmp_path: Path) -> None:
     assert drawn(tmp_path / "run") == told(tmp_path / "run")
 
     assert command("train", "--resume", run).exit_code == 0
-    other = command("train", *OPTIONS, "--out", run, "--set", "hidden_size=9")
+    other = command("train", *OPTIONS, "--out", run, "--hidden-size", "9")
     assert other.exit_code == 2
     assert "hidden_size (8 there, 9 now)" in " ".join(other.output.replace("│", " ").split())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure  # without pyplot: no window, no global state
@@ -41,7 +42,7 @@ def attention(reasoner: Reasoner, batch: Batch) -> np.ndarray:
         raise ValueError(f"expected a reasoner with the processor team, got {reasoner.processor_name}")
     nodes, edges, graph = first_features(reasoner, batch)
     layer = reasoner.processor.attention
-    return np.asarray(layer.attention_weights(nodes, edges, graph, hidden=np.zeros_like(nodes)))
+    return np.asarray(layer.attention_weights(nodes, edges, graph, hidden=jnp.zeros_like(nodes)))
 
 
 def save_attention(reasoner: Reasoner, batch: Batch, path: Path) -> None:
