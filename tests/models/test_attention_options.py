@@ -121,7 +121,7 @@ def test_values(name):
     arrays = [np.asarray(array) for array in (x, e, g, hidden)]
     in_numpy = jax.tree.map(np.asarray, layer)
     for mask in (None, MASK):
-        expected = equations(np, in_numpy, *arrays, mask, options)
+        expected = equations(np, in_numpy, *arrays, mask, options)  # type: ignore[call-arg]
         np.testing.assert_allclose(layer(x, e, g, mask, hidden), expected, rtol=1e-9, atol=1e-11)
 
 

@@ -3,6 +3,8 @@
 `pytest tests/sweeps/test_ray.py -m cluster` runs them, with the extra `ray` installed; they take some minutes.
 """
 
+# pyright: reportMissingImports=false
+
 import signal
 import sys
 import time

@@ -97,7 +97,7 @@ def test_sweeps_killed_many_times(
 ) -> None:
     """Until it is done, and then again in a new folder: many kills fall into the writing of records and weights."""
     rng = random.Random(2)
-    kills = 0
+    kills = attempt = 0
     for attempt in range(KILLS):
         folder = tmp_path / str(attempt)
         printed = ""

@@ -51,7 +51,7 @@ class NarrowMaxima(eqx.Module):
         """For dense features."""
         of_nodes = (linear(nodes) for linear in self.nodes)
         of_edges = (in_directions(linears, edges) for linears in self.edges)
-        return _maxima(*of_nodes, *of_edges, self.graph(graph), self.out)
+        return _maxima(*of_nodes, *of_edges, self.graph(graph), self.out)  # type: ignore[call-arg]
 
     def bind(self, bases: Bases, bind_nodes: Callable[[Linear], NodeMap]) -> BoundNarrowMaxima:
         """For factored features; `bind_nodes` makes of a Linear of z a map of what is read of nodes."""
@@ -80,7 +80,7 @@ class BoundNarrowMaxima(eqx.Module):
         width = self.out.weight.shape[0]
         of_nodes = split_outputs(self.nodes(*nodes), [width] * 3)
         of_edges = (in_directions(bases, edges) for bases in self.edges)
-        return _maxima(*of_nodes, *of_edges, self.graph(graph), self.out)
+        return _maxima(*of_nodes, *of_edges, self.graph(graph), self.out)  # type: ignore[call-arg]
 
 
 def _maxima(node_i, node_j, node_k, edge_ij, edge_ik, edge_jk, graph, out: Linear) -> Float[Array, "node node hidden"]:

@@ -171,9 +171,9 @@ class Step:
         """The next carry, what is kept of the predicted hints, and what output decoders read of a last step."""
         hidden, feedback = carry
         if self.hint_gradient != 1.0:
-            feedback = damp(self.hint_gradient, feedback)
+            feedback = damp(self.hint_gradient, feedback)  # type: ignore[assignment]
         soften = self.feeds_back and not self.hard
-        here, logits, made = network.step(self.form.read(data.inputs, feedback), hidden, soften=soften)
+        here, logits, made = network.step(self.form.read(data.inputs, feedback), hidden, soften=soften)  # type: ignore
         return (here.next_hidden, self._next_feedback(data, i, logits, made)), self._kept(data, i, logits), here
 
     def _kept(self, data: StepData, i: AnyArray, logits: dict[str, Array]) -> dict[str, Array]:

@@ -180,6 +180,7 @@ def main_rule(config: TrainConfig, system: System | None = None) -> str:
 
     known = rules(config)
     columns = sharing(system.training if system else config.processor) or ([system] if system else [])
+    columns = [system if system and column.name == system.name else column for column in columns]
     names = [validation.name for validation in config.validations if validation.selects] or [LAST]
     fixed = [column.rule for column in columns if column.rule in known]
     average = f"{names[-1]}{AVERAGE_SUFFIX}"
