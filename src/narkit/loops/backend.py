@@ -47,7 +47,7 @@ class Backend:
         self, operation: JaxprEqn, operands: Sequence[Any], stacks: Mapping[int, Array], t: Any, last: Any
     ) -> list[Any]:
         """Runs such an operation: operands may be rows of stacks, and outputs with a stack are written to its row t."""
-        raise NotImplementedError
+        raise NotImplementedError("only a backend that takes operations on rows is asked to run them")
 
     def can_finish(self, gradient: Deferred | Sum) -> bool:
         """Whether `finish` can make this gradient of a weight from what a loop has stacked."""
