@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from narkit.training.checkpoint import CheckpointError
 from narkit.training.interruption import Interrupted
 from narkit.training.run_directory import RunDirectory, RunDirectoryError
 from narkit.training.trainer import Trainer
+
+from ..killing import Experiment, folder_of, kill_many_times
 
 SOURCE = Path(__file__).parents[2] / "src"
 # Where a read or write fails, Orbax leaves the others that it had begun without an event loop to end in.
@@ -212,10 +215,8 @@ print("finished", flush=True)
 """
 
 
-def run_and_kill(
-    config: narkit.TrainConfig, folder: Path, cache: Path, seconds: float | None, save_every: float = 0.0
-) -> str:
-    """Trains in a process of its own and kills it so many seconds after its first step. Returns what it printed."""
+def start(config: narkit.TrainConfig, folder: Path, cache: Path, save_every: float) -> subprocess.Popen[str]:
+    """Trains in a process of its own, which says when it has started and when it has finished."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(SOURCE),
@@ -223,7 +224,14 @@ def run_and_kill(
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     command = [sys.executable, "-c", PROCESS, json.dumps(config.to_json()), str(folder), str(save_every)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run_and_kill(
+    config: narkit.TrainConfig, folder: Path, cache: Path, seconds: float | None, save_every: float = 0.0
+) -> str:
+    """Trains in a process of its own and kills it so many seconds after its first step. Returns what it printed."""
+    with start(config, folder, cache, save_every) as process:
         assert process.stdout is not None
         printed = process.stdout.readline()
         if seconds is not None:
@@ -232,22 +240,13 @@ def run_and_kill(
         return printed + process.stdout.read()
 
 
-def killed_run(config: narkit.TrainConfig, folder: Path, cache: Path, times: int, seconds: float) -> int:
-    """Kills a run at random times and then lets it finish. Returns how often a checkpoint was being written."""
-    rng = random.Random(0)
-    inside_writes = 0
-    for _ in range(times):
-        run_and_kill(config, folder, cache, rng.uniform(0.0, seconds))
-        names = [path.name for path in (folder / "checkpoints").iterdir()]
-        inside_writes += any(not re.fullmatch(r"\d{8}", name) for name in names)
-    assert "finished" in run_and_kill(config, folder, cache, None)
-    return inside_writes
-
-
 def test_killed_processes_resume(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
     config = tiny(steps=40, validate_every=1, average=0.999, skipped_steps=50)
     expected = narkit.train(config)
-    killed_run(config, tmp_path, program_cache, times=2, seconds=1.0)
+    rng = random.Random(0)
+    for _ in range(2):
+        run_and_kill(config, tmp_path, program_cache, rng.uniform(0.0, 1.0))
+    assert "finished" in run_and_kill(config, tmp_path, program_cache, None)
     assert_same(narkit.RunRecord.load(tmp_path), expected)
 
 
@@ -264,11 +263,39 @@ def test_a_run_that_is_killed_again_and_again_ends(tiny: Tiny, tmp_path: Path, p
     assert_same(narkit.RunRecord.load(tmp_path), expected)
 
 
+def look_at(place: Path) -> dict[str, Any]:
+    """What a kill left: the newest checkpoint, and whether one was being written or removed."""
+    folder = place / "checkpoints"
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    whole = [int(name) for name in names if re.fullmatch(r"\d{8}", name)]
+    return {"step": max(whole, default=0), "inside_a_write": len(whole) < len(names)}
+
+
 @pytest.mark.slow
 def test_processes_killed_many_times_resume(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
-    config = tiny(steps=400, validate_every=1)
+    """Every run saves after every step, and is killed until it ends; then another one begins."""
+    config = tiny(steps=100, validate_every=1, average=0.999, skipped_steps=50)
     expected = narkit.train(config)
-    inside_writes = killed_run(config, tmp_path, program_cache, times=KILLS, seconds=2.0)
-    print(f"\n{KILLS} kills, {inside_writes} of them while a checkpoint was written or removed")
-    assert inside_writes > 0 or KILLS < 20
-    assert_same(narkit.RunRecord.load(tmp_path), expected)
+    folder = folder_of("runs", tmp_path)
+    lines = kill_many_times(
+        Experiment(
+            folder=folder,
+            start=lambda place: start(config, place, program_cache, 0.0),
+            ended=lambda printed: "finished" in printed,
+            compare=lambda place: assert_same(narkit.RunRecord.load(place), expected),
+            look=look_at,
+            seconds=2.0,
+        ),
+        KILLS,
+    )
+    kills = [line for line in lines if line["what"] == "killed"]
+    inside = sum(line["inside_a_write"] for line in kills)
+    runs: dict[str, list[int]] = {}
+    for line in kills:
+        runs.setdefault(line["place"], []).append(line["step"])
+    print(
+        f"\n{len(kills)} kills of {len(runs)} runs, {sum(line['early'] for line in kills)} of them while a process "
+        f"started, {inside} while a checkpoint was written or removed; {len(lines) - len(kills)} runs ended the same"
+    )
+    assert all(steps == sorted(steps) for steps in runs.values()), "a checkpoint was lost"
+    assert inside > 0 or KILLS < 50

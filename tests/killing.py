@@ -1,0 +1,123 @@
+"""Processes that are killed at random moments again and again, several at a time, with a ledger of what happened.
+
+A place is a folder in which one process at a time works, is killed, and is started again until its work is done. Then
+the result is compared, and the place that follows is begun. Every kill is one line of the ledger, so that an experiment
+that is stopped goes on where it was when it is started again with the same folder (`NARKIT_FAULTS`):
+
+    NARKIT_KILLS=200 NARKIT_FAULTS=/tmp/kills pytest -m slow tests/training/test_resuming.py -s -k many_times
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+AT_A_TIME = int(os.environ.get("NARKIT_KILLED_AT_A_TIME", min(16, len(os.sched_getaffinity(0)))))
+
+
+def folder_of(name: str, otherwise: Path) -> Path:
+    """Where an experiment keeps its ledger and its places: a folder that lasts, if one was given."""
+    given = os.environ.get("NARKIT_FAULTS")
+    folder = Path(given).absolute() / name if given else otherwise / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is started, killed and looked at.
+
+    `start` starts the process that works in a place; it prints a line once it works. `ended` says from what it printed
+    whether its work is done, `compare` raises unless a place whose work is done is as it should be, and `look` raises
+    if a kill left something wrong, or else returns what the ledger shall say about it.
+    """
+
+    folder: Path
+    start: Callable[[Path], subprocess.Popen[str]]
+    ended: Callable[[str], bool]
+    compare: Callable[[Path], None]
+    look: Callable[[Path], dict[str, Any]]
+    seconds: float  # after its first line a process is killed within so many
+    startup: float = 4.0  # one in eight is killed within so many seconds of its start
+
+
+class Ledger:
+    """Lines of JSON, one for every kill and for every place that was finished."""
+
+    def __init__(self, file: Path):
+        self.file, self._lock = file, threading.Lock()
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
+
+    def kills(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines() if line["what"] == "killed"]
+
+    def add(self, **line: Any) -> None:
+        with self._lock, self.file.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def kill_many_times(experiment: Experiment, times: int, at_a_time: int = AT_A_TIME) -> list[dict[str, Any]]:
+    """Kills so many processes, those of earlier calls included, and lets what was begun end. Returns the ledger."""
+    ledger = Ledger(experiment.folder / "ledger.jsonl")
+    tickets = iter(range(len(ledger.kills()), times))
+    lock = threading.Lock()
+
+    def ticket() -> int | None:
+        with lock:
+            return next(tickets, None)
+
+    def work(worker: int) -> None:
+        finished = {line["place"] for line in ledger.lines() if line["what"] == "finished"}
+        number = 0
+        while True:
+            place = experiment.folder / f"{worker:02d}-{number:03d}"
+            number += 1
+            if place.name in finished:
+                continue
+            done = False
+            while not done and (kill := ticket()) is not None:
+                done = _run_and_kill(experiment, ledger, place, kill)
+            if not done and not place.exists():
+                return
+            if not done:
+                with experiment.start(place) as process:
+                    assert process.stdout is not None
+                    printed = process.stdout.read()
+                assert experiment.ended(printed), printed[-3000:]
+            experiment.compare(place)
+            ledger.add(what="finished", place=place.name)
+
+    with ThreadPoolExecutor(at_a_time) as pool:
+        for future in [pool.submit(work, worker) for worker in range(at_a_time)]:
+            future.result()
+    return ledger.lines()
+
+
+def _run_and_kill(experiment: Experiment, ledger: Ledger, place: Path, kill: int) -> bool:
+    """Starts, kills and looks. Returns whether the work was done before."""
+    rng = random.Random(kill)
+    early = rng.random() < 1 / 8
+    seconds = rng.uniform(0.0, experiment.startup if early else experiment.seconds)
+    with experiment.start(place) as process:
+        assert process.stdout is not None
+        printed = "" if early else process.stdout.readline()
+        time.sleep(seconds)
+        process.kill()
+        printed += process.stdout.read()
+    assert "Traceback" not in printed and "damaged" not in printed, printed[-3000:]
+    if experiment.ended(printed):
+        return True
+    seen = experiment.look(place)
+    ledger.add(what="killed", kill=kill, place=place.name, early=early, seconds=round(seconds, 3), **seen)
+    return False
