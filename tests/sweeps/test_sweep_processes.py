@@ -16,6 +16,8 @@ from narkit.sweeps.checks import check_file, record_files
 from narkit.sweeps.sweep import run_sweep
 from narkit.training.record import RunRecord
 
+from ..killing import Experiment, Forked, Starter, folder_of, kill_many_times
+
 KILLS = int(os.environ.get("NARKIT_SWEEP_KILLS", "4"))  # of sweeps, at random moments
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -43,14 +45,19 @@ def results(folder: Path) -> dict[str, dict]:
     return {f"{file.parent.name}/{file.stem}": RunRecord.load(file).result() for file in files}
 
 
-def start(arguments: list[str], folder: Path, cache: Path, largest_file: int = 0) -> subprocess.Popen[str]:
-    environment = {
+def environment_of(cache: Path) -> dict[str, str]:
+    """Of processes that use this source tree and these compiled programs."""
+    return {
         **os.environ,
         "PYTHONPATH": str(SOURCE),
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
+
+
+def start(arguments: list[str], folder: Path, cache: Path, largest_file: int = 0) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", PROCESS, str(largest_file), *arguments, "--out", str(folder)]
+    environment = environment_of(cache)
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -95,20 +102,35 @@ def test_killed_sweeps_end_as_if_nothing_had_happened(
 def test_sweeps_killed_many_times(
     whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
 ) -> None:
-    """Until it is done, and then again in a new folder: many kills fall into the writing of records and weights."""
-    rng = random.Random(2)
-    kills = attempt = 0
-    for attempt in range(KILLS):
-        folder = tmp_path / str(attempt)
-        printed = ""
-        while "all cells are finished" not in printed:
-            printed = run_and_kill(tiny_arguments, folder, program_cache, rng.uniform(0.0, 6.0))
-            kills += 1
-        assert results(folder) == whole
-        assert files_of(folder) == FILES
-        if kills >= KILLS:
-            break
-    print(f"\n{kills} kills of sweeps in {attempt + 1} folders")
+    """Until it is done, and then again in a new folder: many kills fall into the writing of records and weights.
+
+    Every second folder is swept by two processes side by side, whose parent is killed.
+    """
+
+    def compare(place: Path) -> None:
+        assert results(place) == whole
+        assert files_of(place) == FILES
+
+    def look(place: Path) -> dict[str, int]:
+        """What a kill left: how many cells are finished; each passes its check."""
+        return {"finished_cells": len(results(place)) if place.is_dir() else 0}
+
+    folder = folder_of("sweeps", tmp_path)
+    with Starter(environment_of(program_cache)) as starter:
+
+        def start_in(place: Path) -> Forked:
+            grid = [*tiny_arguments, "--processes", str(1 + int(place.name[-1]) % 2), "--out", str(place)]
+            return starter.start(PROCESS, ["0", *grid], folder)
+
+        ending = "all cells are finished"
+        lines = kill_many_times(Experiment(folder, start_in, lambda text: ending in text, compare, look, 6.0), KILLS)
+    kills = [line for line in lines if line["what"] == "killed"]
+    print(
+        f"\n{len(kills)} kills of {len({line['place'] for line in kills})} sweeps, "
+        f"{sum(line['early'] for line in kills)} of them while a process started, "
+        f"{sum(line['finished_cells'] == 1 for line in kills)} between the two cells; "
+        f"{len(lines) - len(kills)} sweeps ended the same"
+    )
 
 
 @pytest.mark.parametrize("names", [["bfs"], ["bfs", "minimum"]], ids=["one", "side by side"])

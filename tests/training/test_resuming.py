@@ -23,7 +23,7 @@ from narkit.training.interruption import Interrupted
 from narkit.training.run_directory import RunDirectory, RunDirectoryError
 from narkit.training.trainer import Trainer
 
-from ..killing import Experiment, folder_of, kill_many_times
+from ..killing import Experiment, Starter, folder_of, kill_many_times
 
 SOURCE = Path(__file__).parents[2] / "src"
 # Where a read or write fails, Orbax leaves the others that it had begun without an event loop to end in.
@@ -215,23 +215,22 @@ print("finished", flush=True)
 """
 
 
-def start(config: narkit.TrainConfig, folder: Path, cache: Path, save_every: float) -> subprocess.Popen[str]:
-    """Trains in a process of its own, which says when it has started and when it has finished."""
-    environment = {
+def environment_of(cache: Path) -> dict[str, str]:
+    """Of processes that use this source tree and these compiled programs."""
+    return {
         **os.environ,
         "PYTHONPATH": str(SOURCE),
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
-    command = [sys.executable, "-c", PROCESS, json.dumps(config.to_json()), str(folder), str(save_every)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def run_and_kill(
     config: narkit.TrainConfig, folder: Path, cache: Path, seconds: float | None, save_every: float = 0.0
 ) -> str:
     """Trains in a process of its own and kills it so many seconds after its first step. Returns what it printed."""
-    with start(config, folder, cache, save_every) as process:
+    command = [sys.executable, "-c", PROCESS, json.dumps(config.to_json()), str(folder), str(save_every)]
+    with subprocess.Popen(command, env=environment_of(cache), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         printed = process.stdout.readline()
         if seconds is not None:
@@ -277,17 +276,17 @@ def test_processes_killed_many_times_resume(tiny: Tiny, tmp_path: Path, program_
     config = tiny(steps=100, validate_every=1, average=0.999, skipped_steps=50)
     expected = narkit.train(config)
     folder = folder_of("runs", tmp_path)
-    lines = kill_many_times(
-        Experiment(
+    words = json.dumps(config.to_json())
+    with Starter(environment_of(program_cache)) as starter:
+        experiment = Experiment(
             folder=folder,
-            start=lambda place: start(config, place, program_cache, 0.0),
+            start=lambda place: starter.start(PROCESS, [words, str(place), "0"], folder),
             ended=lambda printed: "finished" in printed,
             compare=lambda place: assert_same(narkit.RunRecord.load(place), expected),
             look=look_at,
             seconds=2.0,
-        ),
-        KILLS,
-    )
+        )
+        lines = kill_many_times(experiment, KILLS)
     kills = [line for line in lines if line["what"] == "killed"]
     inside = sum(line["inside_a_write"] for line in kills)
     runs: dict[str, list[int]] = {}
