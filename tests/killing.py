@@ -9,6 +9,7 @@ that is stopped goes on where it was when it is started again with the same fold
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -102,9 +103,7 @@ class Starter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.__exit__(None, None, None)  # closes its pipes, so that it ends, and waits for it
 
 
 class Forked:
@@ -115,10 +114,8 @@ class Forked:
         self.stdout: TextIO = pipe.open()
 
     def kill(self) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
             os.kill(self.child, signal.SIGKILL)
-        except ProcessLookupError:  # it has ended
-            pass
 
     def __enter__(self) -> Forked:
         return self

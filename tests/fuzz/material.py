@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from pathlib import Path
+
+from hypothesis import strategies as st
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "formats" / "0.1.0"
 GIVEN, OUT = "given", "out"  # commands run in the second and may change nothing outside of it
@@ -49,40 +50,48 @@ def refresh(folder: Path) -> Path:
     return out
 
 
-def mutated_bytes(content: bytes, rng: random.Random) -> bytes:
-    """A file with something wrong: cut, padded, a byte changed, a part doubled or gone, or nothing left of it."""
-    place = rng.randrange(len(content) + 1)
-    end = min(len(content), place + rng.randrange(1, 64))
-    match rng.randrange(6):
+SMALL_WORDS = (",", "\n", '"', "nan", "1e999", "-0", "\ufeff", "\0")
+
+
+def mutated_bytes(draw: st.DrawFn, content: bytes) -> bytes:
+    """A file with something wrong: cut, padded, a byte changed, a part doubled or gone, something put in, or empty."""
+    place = draw(st.integers(0, len(content)))
+    end = min(len(content), place + draw(st.integers(1, 64)))
+    match draw(st.integers(0, 6)):
         case 0:
             return content[:place]
         case 1:
-            return content + bytes(rng.randrange(256) for _ in range(rng.randrange(1, 40)))
+            return content + draw(st.binary(min_size=1, max_size=40))
         case 2:
-            return content[:place] + bytes([rng.randrange(256)]) + content[place + 1 :]
+            return content[:place] + draw(st.binary(min_size=1, max_size=1)) + content[place + 1 :]
         case 3:
             return content[:end] + content[place:]
         case 4:
             return content[:place] + content[end:]
+        case 5:
+            words = draw(
+                st.one_of(st.text(max_size=6), st.sampled_from([",", "\n", '"', "nan", "1e999", "-0", "\ufeff", "\0"]))
+            )
+            return content[:place] + words.encode(errors="replace") + content[place:]
     return b""
 
 
-JUNK = (None, True, -1, 0, 7.5, 1e300, "", "x", [], {}, [1, "a"], {"x": 1}, "NaN", 2**70)
+JUNK = (None, True, -1, 0, 7.5, 1e300, "", "x", [], {}, [1, "a"], {"x": 1}, "NaN", 2**70, float("nan"), float("inf"))
 
 
-def mutated_json(content: bytes, rng: random.Random) -> bytes:
+def mutated_json(draw: st.DrawFn, content: bytes) -> bytes:
     """A JSON file in which one value, at any depth, is another, is gone, or has another name."""
     value = json.loads(content)
     place = value
-    for _ in range(rng.randrange(1, 5)):
+    for _ in range(draw(st.integers(1, 5))):
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-        key = rng.choice(keys)
-        if isinstance(place[key], dict | list) and place[key] and rng.random() < 0.7:
+        key = draw(st.sampled_from(keys))
+        if isinstance(place[key], dict | list) and place[key] and draw(st.integers(0, 9)) < 7:
             place = place[key]
             continue
-        match rng.randrange(3):
+        match draw(st.integers(0, 2)):
             case 0:
-                place[key] = rng.choice(JUNK)
+                place[key] = draw(st.one_of(st.sampled_from(JUNK), st.integers(), st.floats(), st.text(max_size=8)))
             case 1:
                 del place[key]
             case _ if isinstance(place, dict):

@@ -2,9 +2,10 @@
 
 By default a few hundred in this process; behind the marker `fuzz` ten thousand, and some as processes of their own:
 
-    pytest tests/fuzz -m fuzz
-    NARKIT_FUZZ_CASES=2000 NARKIT_FUZZ_SEED=7 pytest tests/fuzz -m fuzz
+    pytest tests/fuzz -m fuzz -s
+    NARKIT_FUZZ_CASES=2500 NARKIT_FUZZ_SEED=7 pytest tests/fuzz -m fuzz -s -k thousand
 
+Hypothesis draws them, about a third of them good. What goes wrong is gathered, so that one run tells of everything.
 In this process commands are stopped where their long work would begin (training, measuring, running a network, drawing
 a report): by then all that was typed has been accepted. Processes of their own do all of it.
 """
@@ -14,29 +15,32 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import random
 import subprocess
 import sys
 import time
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
+import narkit
 from narkit.cli import main
 
 from . import material
-from .calls import REFUSALS, call
-from .commands import Case, commands, of_files, options
+from .calls import REFUSALS, Call, calls, entry_points
+from .commands import SLOTS, Case, files, good_commands, mutated_options, mutated_structures, targets
 
 SEED = int(os.environ.get("NARKIT_FUZZ_SEED", "0"))
 MANY = int(os.environ.get("NARKIT_FUZZ_CASES", "10000"))
-FEW, PROCESSES = 300, 50
+FEW, PROCESSES = 300, int(os.environ.get("NARKIT_FUZZ_PROCESSES", "50"))
 LONGEST_REFUSAL = 20.0  # seconds of this process's own time
-SHARE_OF_FILES, SHARE_OF_CALLS = 0.12, 0.15
 
 
 class WorkBegins(BaseException):
@@ -62,6 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fuzz")
     material.prepare(folder)
     (folder / "logs").mkdir()
+    material.refresh(folder)
     return folder
 
 
@@ -85,19 +90,22 @@ def state(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def in_this_process(words: tuple[str, ...], out: Path) -> tuple[int, str]:
-    """The exit code of a command, and all that it printed."""
-    printed, here = io.StringIO(), os.getcwd()
+    """The exit code of a command, and all that it printed, to streams such as a shell gives."""
+    printed, here = io.BytesIO(), os.getcwd()
+    normal = io.TextIOWrapper(printed, "utf-8", write_through=True)
+    errors = io.TextIOWrapper(printed, "utf-8", errors="backslashreplace", write_through=True)
     os.chdir(out)
     try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
+        with contextlib.redirect_stdout(normal), contextlib.redirect_stderr(errors), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             main(list(words))
     except WorkBegins:
-        return 0, printed.getvalue()
+        code = 0
     except SystemExit as ending:
-        return int(ending.code or 0), printed.getvalue()
+        code = int(ending.code or 0)
     finally:
         os.chdir(here)
+    return code, printed.getvalue().decode(errors="replace")
 
 
 def wrong(case: Case, code: int, printed: str, took: float, folder: Path, before: dict) -> str | None:
@@ -120,46 +128,107 @@ def wrong(case: Case, code: int, printed: str, took: float, folder: Path, before
     return None
 
 
-def run_cases(folder: Path, seed: int, count: int) -> tuple[list[str], Counter]:
-    """Runs so many cases in this process: what was wrong, and how many there were of what."""
-    problems, counts, rng = [], Counter(), random.Random(seed)
-    cases = commands(seed, count)
-    for number in range(count):
-        share = rng.random()
-        if share < SHARE_OF_CALLS:
-            counts["calls"] += 1
-            problems += _try_call(seed, number)
-            continue
-        out = material.refresh(folder)
-        case = of_files(folder, seed, number) if share < SHARE_OF_CALLS + SHARE_OF_FILES else next(cases)
-        before, began = state(folder), time.process_time()
-        code, printed = in_this_process(case.words, out)
-        took = time.process_time() - began
-        counts["good" if case.good else "mutated"] += 1
-        counts[f"ended in {code}"] += 1
-        if case.option:
-            counts[case.option] += 1
-        if problem := wrong(case, code, printed, took, folder, before):
-            problems.append(
-                f"{problem}: narkit {' '.join(map(repr, case.words))[:300]} ({case.what}): {printed[-700:]}"
-            )
-            for log in (folder / "logs").iterdir():
-                problems[-1] += log.read_text()[-900:]
-                log.unlink()
-    return problems, counts
+@dataclass
+class Tried:
+    """What was tried, and what was wrong with it."""
+
+    problems: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    ways: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by option, setting or entry
+    longest_refusal: float = 0.0
+
+    def summary(self) -> str:
+        fewest = min(len(self.ways[target.name]) for target in targets())
+        counts = ", ".join(f"{self.counts[name]} {name}" for name in sorted(self.counts))
+        return (
+            f"{counts}; {len(targets())} options and settings, each changed in at least {fewest} ways; the longest "
+            f"refusal took {self.longest_refusal:.1f} s"
+        )
+
+    @property
+    def good_share(self) -> float:
+        good = sum(count for name, count in self.counts.items() if name.startswith("good"))
+        return good / sum(count for name, count in self.counts.items() if not name.startswith("ended"))
 
 
-def _try_call(seed: int, number: int) -> list[str]:
-    words, make = call(seed, number)
+def parts(folder: Path) -> list[tuple[float, st.SearchStrategy[Case | Call]]]:
+    """Shares of what is tried, a third of it good.
+
+    Hypothesis leaves out what it has drawn before, and would soon be done with good ones, of which there are few. A
+    number that nothing depends on keeps it going: the same command twice has to end in the same way twice.
+    """
+    number = st.integers(0, 2**48)
+    good = [(0.24, good_commands()), (0.04, files(folder, changed=False)), (0.06, calls(folder, good=True))]
+    bad = [(0.38, mutated_options()), (0.08, mutated_structures())]
+    bad += [(0.1, files(folder, changed=True)), (0.1, calls(folder, good=False))]
+    return [(share, st.tuples(number, strategy).map(lambda drawn: drawn[1])) for share, strategy in [*good, *bad]]
+
+
+def drawn_by_hypothesis(strategy: st.SearchStrategy[Any], seed: int, count: int, run: Callable[[Any], None]) -> None:
+    """Calls `run` with so many cases; every failure is for `run` to keep."""
+    given = hypothesis.given(strategy)(lambda case: run(case))
+    limits = hypothesis.settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    hypothesis.seed(seed)(limits(given))()
+
+
+def run_cases(folder: Path, seed: int, count: int) -> Tried:
+    """Runs so many cases in this process."""
+    tried = Tried()
+
+    def run(case: Case | Call) -> None:
+        if isinstance(case, Call):
+            _try_call(tried, case)
+        else:
+            _try_command(tried, folder, case)
+
+    for place, (share, strategy) in enumerate(parts(folder)):
+        drawn_by_hypothesis(strategy, 10 * seed + place, round(share * count), run)
+    return tried
+
+
+def _try_command(tried: Tried, folder: Path, case: Case) -> None:
+    out = material.refresh(folder)
+    if case.file:
+        (out / case.file[0]).write_bytes(case.file[1])
+    before, began = state(folder), time.process_time()
+    code, printed = in_this_process(case.words, out)
+    took = time.process_time() - began
+    tried.counts["good commands" if case.good else "mutated commands"] += 1
+    tried.counts[f"ended in {code}"] += 1
+    if code:
+        tried.longest_refusal = max(tried.longest_refusal, took)
+    if case.option:
+        tried.ways[case.option].add(case.what)
+    if problem := wrong(case, code, printed, took, folder, before):
+        words = " ".join(map(repr, case.words))[:300]
+        tried.problems.append(f"{problem}: narkit {words} ({case.what}): {printed[-700:]}")
+        if case.file:
+            tried.problems[-1] += f"\n{case.file[0]}: {case.file[1][:300]!r}"
+        for log in (folder / "logs").iterdir():
+            tried.problems[-1] += log.read_text()[-900:]
+            log.unlink()
+
+
+def _try_call(tried: Tried, call: Call) -> None:
+    tried.counts["good calls" if call.good else "mutated calls"] += 1
+    tried.ways[call.entry].add(call.words)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            make()
+            call.make()
+    except WorkBegins:
+        pass
     except REFUSALS as error:
-        return [] if str(error).strip() else [f"{words[:300]}: {type(error).__name__} without a word"]
+        if call.good or not str(error).strip():
+            tried.problems.append(f"{call.words}: {type(error).__name__}: {error}")
     except Exception as error:
-        return [f"{words[:300]}: {type(error).__name__}: {error}"]
-    return []
+        tried.problems.append(f"{call.words}: {type(error).__name__}: {error}")
 
 
 @pytest.fixture
@@ -172,33 +241,53 @@ def quiet(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 @pytest.mark.usefixtures("quiet")
 def test_a_few_hundred_inputs(folder: Path) -> None:
     with stopped_before_long_work():
-        problems, counts = run_cases(folder, SEED, FEW)
-    assert not problems, f"{len(problems)} of {FEW}:\n" + "\n\n".join(problems[:8])
-    assert 0.2 < counts["good"] / FEW < 0.45
+        tried = run_cases(folder, SEED, FEW)
+    print(f"\n{tried.summary()}")
+    assert not tried.problems, f"{len(tried.problems)} of {FEW}:\n" + "\n\n".join(tried.problems[:8])
+    assert 0.3 < tried.good_share < 0.37
+
+
+def test_every_public_name_is_tried(folder: Path) -> None:
+    """All that can be called of what narkit promises, but for what has no arguments to get wrong."""
+    types = {"Callback", "DenseProcessor", "Processor", "Kind", "Location", "Stage", "Predictions", "Probe"}
+    decorators = {"algorithm"}  # which tests/algorithms looks after
+    names = {name for name in narkit._MODULES if callable(getattr(narkit, name))}
+    assert names - types - decorators <= set(entry_points(folder))
 
 
 @pytest.mark.fuzz
 @pytest.mark.usefixtures("quiet")
-def test_ten_thousand_inputs(folder: Path) -> None:
+def test_ten_thousand_inputs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SLOTS, "algorithm", st.sampled_from(sorted(narkit.ALGORITHMS)))
     began = time.process_time()
     with stopped_before_long_work():
-        problems, counts = run_cases(folder, SEED + 1, MANY)
-    tried = [counts[f"{' '.join(path)} {parameter.opts[-1]}"] for path, parameter in options()]
-    summary = {name: counts[name] for name in ("good", "mutated", "calls", "ended in 0", "ended in 1", "ended in 2")}
-    print(f"\n{MANY} cases, {time.process_time() - began:.0f} s: {summary}; {len(tried)} options, each >= {min(tried)}")
-    assert not problems, f"{len(problems)} of {MANY}:\n" + "\n\n".join(problems[:40])
-    assert min(tried) >= 3 or MANY < 10_000
+        tried = run_cases(folder, SEED + 1, MANY)
+    print(f"\n{MANY} cases, {time.process_time() - began:.0f} s of CPU time: {tried.summary()}")
+    assert not tried.problems, f"{len(tried.problems)} of {MANY}:\n" + "\n\n".join(tried.problems[:40])
+    assert 0.3 < tried.good_share < 0.37
+    fewest = {target.name: len(tried.ways[target.name]) for target in targets()}
+    assert min(fewest.values()) >= 3 or MANY < 10_000, fewest
 
 
 @pytest.mark.fuzz
 def test_processes_of_their_own(folder: Path) -> None:
     environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1", "TMPDIR": str(folder / "logs")}
-    problems = []
-    for number, case in enumerate(commands(SEED + 2, PROCESSES)):
+    problems: list[str] = []
+    codes: Counter[int] = Counter()
+
+    def run(case: Case) -> None:
         out, before, began = material.refresh(folder), state(folder), time.monotonic()
-        command = [sys.executable, "-m", "narkit", *case.words]
-        done = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, timeout=900)
-        took = time.monotonic() - began
-        if problem := wrong(case, done.returncode, done.stdout + done.stderr, 0.0, folder, before):
-            problems.append(f"{number}: {problem}: {case.words} after {took:.0f} s: {done.stderr[-600:]}")
+        words = [word.encode(errors="surrogateescape") for word in case.words]
+        command = [sys.executable.encode(), b"-m", b"narkit", *words]
+        done = subprocess.run(command, cwd=out, env=environment, capture_output=True, timeout=1800)
+        took, printed = time.monotonic() - began, (done.stdout + done.stderr).decode(errors="replace")
+        codes[done.returncode] += 1
+        if problem := wrong(case, done.returncode, printed, 0.0, folder, before):
+            problems.append(f"{problem}: {case.words} after {took:.0f} s: {printed[-600:]}")
+
+    of_each = PROCESSES // 5
+    kinds = [(2, good_commands()), (2, mutated_options()), (1, mutated_structures())]
+    for place, (times, strategy) in enumerate(kinds):
+        drawn_by_hypothesis(strategy, 10 * SEED + place, times * of_each, run)
+    print(f"\n{codes.total()} processes, exit codes {dict(sorted(codes.items()))}")
     assert not problems, "\n\n".join(problems)
