@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from narkit.cli import app
 from narkit.training.config import TrainConfig
 
-from .material import GIVEN, mutated_bytes, mutated_json
+from .material import GIVEN, mutated_bytes, mutated_json, mutated_weights
 
 TRAIN = "train --algorithm {algorithm} --processor {processor} --preset quick --steps {small} --out run"
 SWEEP = "sweep --preset quick --systems mpnn --algorithms {algorithm} --seeds {small} --out sweep"
@@ -241,6 +241,8 @@ READERS = (
     ("solve quicksort --instances {}", "instances.jsonl", mutated_bytes),
     ("solve bfs --edges ../given/edges.csv --source a --weights {}", "records/mpnn/bfs.safetensors", mutated_bytes),
     ("eval {} --size 5 --samples 2", "records/mpnn/bfs.safetensors", mutated_bytes),
+    ("eval {} --size 5 --samples 2", "records/mpnn/bfs.safetensors", mutated_weights),
+    ("solve bfs --edges ../given/edges.csv --source a --weights {}", "records/mpnn/bfs.safetensors", mutated_weights),
     ("train --resume stopped", "stopped/config.json", mutated_json),
     ("eval stopped --size 5", "stopped/config.json", mutated_bytes),
     ("records check records", "records/mpnn/bfs.json", mutated_json),

@@ -76,6 +76,21 @@ def mutated_bytes(draw: st.DrawFn, content: bytes) -> bytes:
     return b""
 
 
+def mutated_weights(draw: st.DrawFn, content: bytes) -> bytes:
+    """Weights whose metadata or one of whose numbers are others, in a file that is in order otherwise."""
+    length = int.from_bytes(content[:8], "little")
+    header, numbers = json.loads(content[8 : 8 + length]), content[8 + length :]
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(numbers) - 4))
+        infinite = draw(st.sampled_from([b"\x00\x00\xc0\x7f", b"\x00\x00\x80\xff", b"\xff\xff\xff\xff"]))
+        numbers = numbers[:place] + infinite + numbers[place + 4 :]
+    else:
+        about = header["__metadata__"]
+        about["narkit"] = mutated_json(draw, about["narkit"].encode()).decode()
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + numbers
+
+
 JUNK = (None, True, -1, 0, 7.5, 1e300, "", "x", [], {}, [1, "a"], {"x": 1}, "NaN", 2**70, float("nan"), float("inf"))
 
 

@@ -179,6 +179,49 @@ def test_headers_that_fit_nothing(saved):
         narkit.load(saved)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("algorithms", "bfs"),
+        ("algorithms", [3]),
+        ("algorithms", None),
+        ("processor", ["mpnn"]),
+        ("processor_options", [1]),
+        ("hidden_size", "4"),
+        ("hidden_size", 4.5),
+        ("hints", {}),
+    ],
+)
+def test_metadata_of_another_type(saved, name, value):
+    rewrite(saved, **{name: value})
+    with pytest.raises(ModelFileError, match=f"metadata: expected {name} as narkit.save writes it, got "):
+        narkit.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("hidden_size", 0), ("hidden_size", 2**70), ("hints", "x"), ("algorithms", [])]
+)
+def test_metadata_of_no_network(saved, name, value):
+    rewrite(saved, **{name: value})
+    with pytest.raises(ModelFileError, match="no network is as its metadata say"):
+        narkit.load(saved)
+
+
+def test_a_padded_file(saved):
+    saved.write_bytes(saved.read_bytes() + b"\0")
+    with pytest.raises(ModelFileError, match="expected a safetensors file"):
+        narkit.load(saved)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite(saved, value):
+    tensors = safetensors.flax.load_file(saved)
+    name = "processor.message_passing.edge.weight"
+    rewrite(saved, {**tensors, name: tensors[name].at[0, 0].set(value)})
+    with pytest.raises(ModelFileError, match=f"tensor {name}: expected finite numbers, got NaN or infinity"):
+        narkit.load(saved)
+
+
 def test_tensors_that_do_not_fit(saved):
     tensors = safetensors.flax.load_file(saved)
     name = "processor.message_passing.edge.weight"

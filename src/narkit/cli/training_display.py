@@ -16,6 +16,7 @@ from narkit.errors import InstanceError, UnknownNameError
 from narkit.models.serialization import ModelFileError
 from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointError
+from narkit.training.config import TrainConfig
 from narkit.training.interruption import Interrupted
 from narkit.training.progress import Point
 from narkit.training.run_directory import RunDirectoryError
@@ -55,13 +56,16 @@ class LiveDisplay(Callback):
 
     def on_prepare(self, trainer: Trainer) -> None:
         self.console.print(f"the network {trainer.programs.acceleration}", soft_wrap=True, highlight=False)
-        config = trainer.config
-        tests = " and the test" if config.test else ""
-        what = f"training steps of {len(config.sizes)} sizes, {len(config.validations)} validation sets{tests}"
-        self._describe(f"compiling {what}", None, 0)
-        if not self._live:
+        self._describe("making the data of all steps once, for its lengths", None, 0)
+
+    def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
+        self._describe(
+            f"compiling programs for {programs_of(trainer.config)}; kept on disk for later runs", total, done
+        )
+        if done == 0 and not self._live:
             self.console.print(
-                f"compiling programs for {what}: a minute or more the first time, then they are kept on disk",
+                f"compiling {total} programs for {programs_of(trainer.config)}: a minute or more the first time, then "
+                "they are kept on disk",
                 soft_wrap=True,
             )
 
@@ -105,6 +109,14 @@ class LiveDisplay(Callback):
             scores = trainer.progress.curve[-1].scores
             parts += [f"{name} {100 * np.array(values)[finite].mean():.1f} %" for name, values in scores.items()]
         return "  ".join([*parts, f"{self._speed.rate(trainer):.1f} steps/s"])
+
+
+def programs_of(config: TrainConfig) -> str:
+    """`training steps of 5 sizes, 2 validation sets and the test`: what a run compiles programs for."""
+    tests = " and the test" if config.test else ""
+    sizes, sets = len(config.sizes), len(config.validations)
+    counted = f"{sizes} size{'s' if sizes > 1 else ''}, {sets} validation set{'s' if sets > 1 else ''}"
+    return f"training steps of {counted}{tests}"
 
 
 class Speed:

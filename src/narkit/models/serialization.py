@@ -21,6 +21,7 @@ from narkit.errors import UnknownNameError
 from narkit.files import write_whole
 from narkit.models.network import Reasoner
 from narkit.models.processors import PROCESSORS
+from narkit.settings import shown
 
 FORMAT = 1
 METADATA_KEY = "narkit"
@@ -64,11 +65,7 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
 def load(path: str | os.PathLike) -> Reasoner:
     """Reads a reasoner that `narkit.save` has written."""
     header, stored = _read(Path(path))
-    try:
-        names, processor, options = header["algorithms"], header["processor"], header["processor_options"]
-        hidden_size, hints = header["hidden_size"], header["hints"]
-    except KeyError as error:
-        raise ModelFileError(f"{path}: expected the entry {error} in the metadata, got {sorted(header)}") from None
+    names, processor, options, hidden_size, hints = _entries(path, header)
     for name in names:
         if name not in ALGORITHMS:
             raise ModelFileError(f"{path}: {UnknownNameError('algorithm', name, ALGORITHMS)}; import its module first")
@@ -84,6 +81,8 @@ def load(path: str | os.PathLike) -> Reasoner:
         raise ModelFileError(
             f"{path}: the processor {processor!r} does not take the options {options}: {error}"
         ) from None
+    except ValueError as error:
+        raise ModelFileError(f"{path}: no network is as its metadata say: {error}") from None
 
     wanted = _tensors(skeleton)
     if set(stored) != set(wanted):
@@ -128,6 +127,20 @@ def _tensors(reasoner: Reasoner) -> dict[str, Any]:
     """The parameters by their path in the network, in the order of its leaves."""
     leaves = jax.tree_util.tree_leaves_with_path(reasoner)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+ENTRIES = {"algorithms": list, "processor": str, "processor_options": dict, "hidden_size": int, "hints": str}
+
+
+def _entries(path: str | os.PathLike, header: dict[str, Any]) -> list[Any]:
+    """What the metadata say of the network, each of its type."""
+    for name, kind in ENTRIES.items():
+        if name not in header:
+            raise ModelFileError(f"{path}: expected the entry {name!r} in the metadata, got {sorted(header)}")
+        value = header[name]
+        if not isinstance(value, kind) or (kind is list and not all(isinstance(word, str) for word in value)):
+            raise ModelFileError(f"{path}: metadata: expected {name} as narkit.save writes it, got {shown(value)}")
+    return [header[name] for name in ENTRIES]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

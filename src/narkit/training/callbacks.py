@@ -23,6 +23,9 @@ class Callback:
     def on_prepare(self, trainer: Trainer) -> None:
         """Programs are about to be compiled."""
 
+    def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
+        """So many programs of all that the run needs are compiled; first none. Compiled before, it is not called."""
+
     def on_start(self, trainer: Trainer) -> None:
         """Training begins, at the step that `trainer.progress` says; it is above 0 where a run goes on."""
 
@@ -54,6 +57,10 @@ class Callbacks(Callback):
     def on_prepare(self, trainer: Trainer) -> None:
         for callback in self._callbacks:
             callback.on_prepare(trainer)
+
+    def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
+        for callback in self._callbacks:
+            callback.on_compile(trainer, done, total)
 
     def on_start(self, trainer: Trainer) -> None:
         for callback in self._callbacks:

@@ -107,6 +107,7 @@ class _Run:
             on_step=self._on_step,
             should_stop=lambda: bool(asked),
             on_measured=self._on_measured,
+            on_compile=lambda done, total: told.on_compile(trainer, done, total),
         )
         self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
         self.saved_at = self.measured_at = time.perf_counter()

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
 import jax
@@ -87,10 +87,11 @@ class Trainer:
         on_step: Callable[[Trainer], None],
         should_stop: Callable[[], bool],
         on_measured: Callable[[Measured], None] = lambda measured: None,
+        on_compile: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         """Changes whom it tells and asks."""
         self._on_point, self._on_step, self._should_stop = on_point, on_step, should_stop
-        self._on_measured = on_measured
+        self._on_measured, self._on_compile = on_measured, on_compile
 
     @property
     def finished(self) -> bool:
@@ -157,14 +158,17 @@ class Trainer:
     def _compile(self, jobs: list[Callable[[], Any]]) -> None:
         """Runs all jobs, several at a time. Asked to stop, it does not wait for those in hand, which nothing ends."""
         pool = ThreadPoolExecutor(max(1, self._threads), thread_name_prefix=COMPILING)
+        self._on_compile(0, len(jobs))
         try:
             waiting = {pool.submit(job) for job in jobs}
             while waiting:
                 if self._should_stop():
                     raise StoppedTraining
-                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_EXCEPTION)
+                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
+                if done:
+                    self._on_compile(len(jobs) - len(waiting), len(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
