@@ -62,6 +62,18 @@ def test_a_run_tells_its_callbacks(tiny: Tiny, tmp_path: Path) -> None:
     assert again.events == ["prepare", "start 4", *"5678", "point", "9", "10", "point", "end 10", "close"]
 
 
+def test_compiling_is_counted(tiny: Tiny) -> None:
+    """A program for the training step, one for the validation set."""
+    told: list[tuple[int, int]] = []
+
+    class Compiling(narkit.Callback):
+        def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
+            told.append((done, total))
+
+    narkit.train(tiny(steps=1), callbacks=[Compiling()])
+    assert told[0] == (0, 2) and told[-1] == (2, 2) and told == sorted(told)
+
+
 def test_only_callbacks_are_taken(tiny: Tiny) -> None:
     with pytest.raises(TypeError, match=r"expected objects of narkit\.Callback, got <built-in function print>"):
         narkit.train(tiny(), callbacks=[print])  # type: ignore[list-item]

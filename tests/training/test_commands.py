@@ -160,7 +160,9 @@ def test_live_display(tiny: Tiny) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     with LiveDisplay(console) as display:
         narkit.train(tiny(), callbacks=[display])
-    assert "steps/s" in console.file.getvalue()  # type: ignore[attr-defined]
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "steps/s" in shown
+    assert "compiling 2 programs for training steps of 1 size, 1 validation set: a minute or more the first" in shown
 
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,14 +59,13 @@ class LiveDisplay(Callback):
         self._describe("making the data of all steps once, for its lengths", None, 0)
 
     def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
-        self._describe(
-            f"compiling programs for {programs_of(trainer.config)}; kept on disk for later runs", total, done
-        )
-        if done == 0 and not self._live:
+        self._describe("compiling programs", total, done)
+        if done == 0:
             self.console.print(
                 f"compiling {total} programs for {programs_of(trainer.config)}: a minute or more the first time, then "
                 "they are kept on disk",
                 soft_wrap=True,
+                highlight=False,
             )
 
     def on_start(self, trainer: Trainer) -> None:
