@@ -263,11 +263,11 @@ def test_a_run_that_is_killed_again_and_again_ends(tiny: Tiny, tmp_path: Path, p
 
 
 def look_at(place: Path) -> dict[str, Any]:
-    """What a kill left: the newest checkpoint, and whether one was being written or removed."""
+    """What a kill left: the newest checkpoint, and whether one lies there unfinished, of this kill or one before."""
     folder = place / "checkpoints"
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     whole = [int(name) for name in names if re.fullmatch(r"\d{8}", name)]
-    return {"step": max(whole, default=0), "inside_a_write": len(whole) < len(names)}
+    return {"step": max(whole, default=0), "unfinished": len(whole) < len(names)}
 
 
 @pytest.mark.slow
@@ -288,13 +288,13 @@ def test_processes_killed_many_times_resume(tiny: Tiny, tmp_path: Path, program_
         )
         lines = kill_many_times(experiment, KILLS)
     kills = [line for line in lines if line["what"] == "killed"]
-    inside = sum(line["inside_a_write"] for line in kills)
+    unfinished = sum(line["unfinished"] for line in kills)
     runs: dict[str, list[int]] = {}
     for line in kills:
         runs.setdefault(line["place"], []).append(line["step"])
     print(
         f"\n{len(kills)} kills of {len(runs)} runs, {sum(line['early'] for line in kills)} of them while a process "
-        f"started, {inside} while a checkpoint was written or removed; {len(lines) - len(kills)} runs ended the same"
+        f"started; after {unfinished} an unfinished checkpoint lay there; {len(lines) - len(kills)} runs ended the same"
     )
     assert all(steps == sorted(steps) for steps in runs.values()), "a checkpoint was lost"
-    assert inside > 0 or KILLS < 50
+    assert unfinished > 0 or KILLS < 50
