@@ -39,7 +39,7 @@ GOOD: tuple[str, ...] = (
     "solve task_scheduling --tasks ../given/tasks.csv", "solve binary_search 1 2 5 --target 2",
     "solve lcs_length --first {letters} --second {letters}",
     "view {algorithm} --size 5 --seed {seed} --out x.html", "view {sort} {numbers}", "weights bfs", "weights --json",
-    TRAIN, f"{TRAIN} --set test={{flag}} --set sizes=4,{{size}}",
+    TRAIN, f"{TRAIN} --set test={{flag}} --set sizes=3,{{size}}",
     f"{TRAIN} --seeds {{small}} --hidden-size 8 --batch-size {{small}} --save-every {{share}}",
     f"{TRAIN} --set learning_rate={{share}} --set hints={{hints}} --set average={{share}}",
     "train --resume stopped", "train --resume stopped --save-every {share}",

@@ -114,8 +114,8 @@ def wrong(case: Case, code: int, printed: str, took: float, folder: Path, before
         return f"exit code {code}"
     if case.good and code != 0:
         return f"a good command ended in exit code {code}"
-    if "Traceback" in printed:
-        return "a traceback"
+    if "Traceback" in printed or "[Errno" in printed:
+        return "Python's own words"
     if code != 0 and not any(word in printed for word in ("Error", "expected", "Usage", "damaged", ": ")):
         return "refused without a word"
     if code == 2 and took > LONGEST_REFUSAL:

@@ -102,7 +102,7 @@ def damages() -> dict[str, tuple[Callable[[dict[str, Any]], None], str]]:
         "share": (assign("waiting_share", value=1.5), "waiting_share: expected a number from 0 to 1, got 1.5"),
         "date": (assign("finished_at", value="yesterday"), "expected a date and time, got 'yesterday'"),
         "hash": (assign("weights", "sha256", value="0" * 64), "its SHA-256 differs"),
-        "file": (assign("weights", "file", value="dfs.safetensors"), "expected the file bfs.safetensors"),
+        "file": (assign("weights", "file", value="dfs.safetensors"), "expected the name bfs.safetensors"),
         "parameters": (assign("parameters", value=3), "with 3 parameters, got"),
     }
 

@@ -130,6 +130,7 @@ def test_a_folder_of_something_else_is_refused(tiny: Tiny, tmp_path: Path) -> No
     with pytest.raises(RunDirectoryError, match=r"got one with \['thesis.tex'\]"):
         narkit.train(tiny(), tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_folder_in_use_is_refused(tiny: Tiny, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from narkit.cli.choices import in_words
 from narkit.errors import InstanceError, UnknownNameError
 from narkit.models.serialization import ModelFileError
 from narkit.training.callbacks import Callback
@@ -149,4 +150,4 @@ def clear_ends(console: Console, folder: Path) -> Iterator[None]:
         console.print(f"Error: {error}", soft_wrap=True, highlight=False, style="red")
         raise typer.Exit(1) from None
     except (RunDirectoryError, ModelFileError, UnknownNameError, InstanceError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(in_words(error)) from None

@@ -130,8 +130,11 @@ def _check_weights(record: RunRecord, path: Path) -> Iterator[str]:
     if weights is None:
         return
     file = path.parent / weights.file
-    if weights.file != f"{path.stem}.safetensors" or not file.is_file():
-        yield f"weights: expected the file {path.stem}.safetensors, got {weights.file} or none"
+    if weights.file != f"{path.stem}.safetensors":
+        yield f"weights: expected the name {path.stem}.safetensors, got {weights.file}"
+        return
+    if not file.is_file():
+        yield f"weights: expected the file {file.name} beside the record, got none"
         return
     if hashlib.sha256(file.read_bytes()).hexdigest() != weights.sha256:
         yield f"weights: {file.name} is not the file that was written with the record (its SHA-256 differs)"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from narkit import __version__
-from narkit.files import write_whole
+from narkit.files import check_folder, write_whole
 from narkit.training.config import TrainConfig
 from narkit.training.progress import Point
 
@@ -71,12 +71,15 @@ class RunDirectory:
         if (self.folder / CONFIG).exists():
             self._check_same(config)
             return
+        self._check_empty()
+        write_whole(self.folder / CONFIG, json.dumps(config.to_json(), indent=2) + "\n")
+
+    def _check_empty(self) -> None:
         others = [path.name for path in self.folder.iterdir() if path.name != LOCK and not path.name.endswith(".part")]
         if others:
             raise RunDirectoryError(
                 f"{self.folder}: expected a new or empty folder or that of a run, got one with {sorted(others)[:5]}"
             )
-        write_whole(self.folder / CONFIG, json.dumps(config.to_json(), indent=2) + "\n")
 
     def _check_same(self, config: TrainConfig) -> None:
         if differing := differing_options(self.config(), config):
@@ -87,7 +90,13 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes out. The system releases the lock when the process ends, however it ends."""
+        """Keeps other processes out. The system releases the lock when the process ends, however it ends.
+
+        A folder that is none, or that holds something else, is refused before a lock is left in it.
+        """
+        check_folder(self.folder)
+        if self.folder.is_dir() and not (self.folder / CONFIG).exists():
+            self._check_empty()
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / LOCK).open("a+") as file:
             try:
