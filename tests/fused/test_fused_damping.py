@@ -59,7 +59,12 @@ def test_gradients_equal_plain_ones(algorithm: str, processor: str) -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "processor"),
-    [("bfs", "team"), ("mst_kruskal", "triplet_gmpnn"), ("floyd_warshall", "team"), ("insertion_sort", "triplet_gmpnn")],
+    [
+        ("bfs", "team"),
+        ("mst_kruskal", "triplet_gmpnn"),
+        ("floyd_warshall", "team"),
+        ("insertion_sort", "triplet_gmpnn"),
+    ],
 )
 def test_damping_launches_nothing(algorithm: str, processor: str) -> None:
     """The same kernels run. What is multiplied is a sum, or a part of one, which the compiler makes along with it."""
