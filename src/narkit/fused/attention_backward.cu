@@ -453,7 +453,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
         __syncthreads();
         visit(shared, terms, triplet, attention, operands, cell, factor, out, is_first);
         __syncthreads();
-        finish_scalars(shared, cell, d_mixed, factor, out, is_first);
+        finish_scalars(shared, record, d_mixed, cell, factor, out, is_first);
       }
   }
 }

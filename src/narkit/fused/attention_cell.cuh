@@ -99,9 +99,6 @@ struct BackwardMemory {
 #if FEATURES
   float expected[4][SENT];  // by a and b: the inner product of averages with their gradients
 #endif
-#if VALUES_OF_JK
-  float alphas[4][SENT][WIDTH];  // the attention's weights
-#endif
 };
 
 static_assert(sizeof(BackwardMemory) <= SHARED_BYTES, "the kernel is given too little");
@@ -203,7 +200,6 @@ __device__ __forceinline__ void stage_logits(
     const float* of_jk = edge(scalars, last(j), last(k));
 #pragma unroll
     for (int p = 0; p < P; ++p) d = fmaf(d_mix[P + p], of_jk[p], d);
-    shared.alphas[a][b][c] = alpha;
 #endif
     d *= SCALE * alpha;
     shared.logits[a][b][c] = d;
@@ -260,23 +256,26 @@ struct Gradients {
 };
 
 #if VALUES_OF_JK
-// What the scalars of (b, c) get through averages of s_jk, added to `totals`.
-__device__ __forceinline__ void add_values_of_jk(
-    const BackwardMemory& shared, const Cell& cell, const float* d_features, int j, int k, float* totals) {
+// What the scalars of (j, k) get through averages of s_jk from the four nodes a: shared memory has no room for that.
+__device__ __forceinline__ void through_values_of_jk(
+    const float* record, const float* d_features, const Cell& cell, int j, int k, float* totals) {
+#pragma unroll
+  for (int p = 0; p < P; ++p) totals[p] = 0.0f;
 #pragma unroll
   for (int a = 0; a < 4; ++a) {
-    const float alpha = shared.alphas[a][j - cell.b][k - cell.c];  // zero beyond the last node
-    const float* d_mix = d_features + (last(cell.a + a) * N + j) * FEATURES + P;
+    const int edge = last(cell.a + a) * N + j;
+    const float* saved = record + edge * RECORD;
+    const float alpha = __expf(cell.a + a < N ? saved[k] - saved[N] : -1e30f);
 #pragma unroll
-    for (int p = 0; p < P; ++p) totals[p] = fmaf(alpha, d_mix[p], totals[p]);
+    for (int p = 0; p < P; ++p) totals[p] = fmaf(alpha, d_features[edge * FEATURES + P + p], totals[p]);
   }
 }
 #endif
 
 // Sums over warps, that is, over all features.
 __device__ __forceinline__ void finish_scalars(
-    BackwardMemory& shared, const Cell& cell, const float* d_mixed, float factor, const Gradients& out,
-    bool is_first) {
+    BackwardMemory& shared, const float* record, const float* d_mixed, const Cell& cell, float factor,
+    const Gradients& out, bool is_first) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < ROWS * 8; i += THREADS) {
     const int row = i / 8, column = i % 8;
@@ -298,16 +297,14 @@ __device__ __forceinline__ void finish_scalars(
     float* place = kind == 0 ? out.of_scalars[0] : kind == 1 ? out.of_scalars[1] : out.of_scalars[2];
     place += (from * N + to) * P;
 #if VALUES_OF_JK
-    float through_mixed[P];
-#pragma unroll
-    for (int p = 0; p < P; ++p) through_mixed[p] = 0.0f;
-    if (kind == 2) add_values_of_jk(shared, cell, d_mixed, from, to, through_mixed);
+    float of_jk[P];
+    if (kind == 2) through_values_of_jk(record, d_mixed, cell, from, to, of_jk);
 #endif
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float total = factor * (p % 2 ? totals[p / 2].y : totals[p / 2].x);
 #if VALUES_OF_JK
-      total += through_mixed[p];
+      if (kind == 2) total += of_jk[p];
 #endif
       if (kind == 1)
 #pragma unroll

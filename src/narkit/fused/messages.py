@@ -210,7 +210,7 @@ def _attention_backward_bytes(num_nodes: int, num_scalars: int, of_features: OfF
     gradients = WARPS * rows * 8 * (num_scalars + num_scalars % 2)
     words += max(gradients, 4 * sent * width + 128) + 128 * num_scalars + WARPS
     if of_features is not None:
-        words += 4 * sent * (1 + width * of_features.values_of_jk)
+        words += 4 * sent
     return 4 * words
 
 
