@@ -73,9 +73,7 @@ def fused(problem: Problem) -> Array:
 def chosen_senders(problem: Problem) -> Array:
     """Whose message the kernels found to be the highest, for every receiver and feature."""
     weights = MessageWeights.of(*problem.message)
-    return messages.forward_saving(
-        problem.terms, problem.scalars, weights, messages.Options(problem.slope)
-    ).best
+    return messages.forward_saving(problem.terms, problem.scalars, weights, messages.Options(problem.slope)).best
 
 
 def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:

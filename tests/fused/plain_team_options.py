@@ -80,9 +80,7 @@ def by_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
     return next_hidden, [] if latents is None else [latents, latents]
 
 
-def assert_equal_to_plain(
-    options: dict[str, Any], samples: int, num_nodes: int, num_scalars: int, device: Any
-) -> None:
+def assert_equal_to_plain(options: dict[str, Any], samples: int, num_nodes: int, num_scalars: int, device: Any) -> None:
     """By the kernels where JAX computes by default, and by plain formulas on a device."""
     inputs, cotangents = draw(options, samples, num_nodes, num_scalars)
 
@@ -113,5 +111,3 @@ def assert_equal_to_plain(
             if cosine < COSINE or abs(np.linalg.norm(have) / norm - 1) > 0.1:
                 worst[jax.tree_util.keystr(path)] = (cosine, float(np.linalg.norm(have)) / norm, norm / total)
     assert not worst, worst
-
-
