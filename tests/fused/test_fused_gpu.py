@@ -17,25 +17,29 @@ import narkit
 from narkit.fused import accelerate, availability, report_paths
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
+from narkit.models.processors import TEAM_PLUS
 from narkit.models.unrolling import Unrolling
 
 from . import (
     plain_edge_attention,
     plain_edge_pointers,
     plain_edge_readout,
+    plain_latent_step,
     plain_node_product,
     plain_over_time,
     plain_pointers,
     plain_readout,
+    plain_team_options,
     plain_triplets,
 )
+from .plain_latent_step import Case
 from .plain_step import assert_equal_to_plain
 
 pytestmark = pytest.mark.gpu
 
 SIZES = [4, 7, 11, 13, 16, 20, 64]
 EDGE_POINTERS = ["floyd_warshall", "matrix_chain_order", "optimal_bst"]
-PROCESSORS = ["team", "triplet_gmpnn"]
+PROCESSORS = ["team", "team_plus", "triplet_gmpnn"]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -72,6 +76,34 @@ def test_step_equals_plain_formulas(attends: bool, num_nodes: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)  # on the CPU an array over all triplets and features is large
     assert_equal_to_plain(seeds, samples, num_nodes, 3, attends, device=cpu(), flips=1)
+
+
+@pytest.mark.parametrize("num_nodes", SIZES)
+@pytest.mark.parametrize("num_scalars", [2, 6, 12])
+def test_step_over_latents_equals_plain_formulas(num_scalars: int, num_nodes: int) -> None:
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)
+    case = Case(num_nodes, num_scalars, scale=1.1)
+    plain_latent_step.assert_equal_to_plain(seeds, samples, case, device=cpu(), flips=1)
+
+
+@pytest.mark.parametrize("num_scalars", [1, 4, 8, 10])
+@pytest.mark.parametrize(
+    "without", ["nothing", "values_of_jk", "residual", "maxima", "mean"], ids=lambda name: f"without {name}"
+)
+def test_step_over_latents_with_any_options(without: str, num_scalars: int) -> None:
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    case = Case(13, num_scalars)
+    if without != "nothing":
+        case = case._replace(**{without: False})
+    plain_latent_step.assert_equal_to_plain(2, 2, case, device=cpu(), flips=1)
+
+
+@pytest.mark.parametrize("num_nodes", [4, 7, 16, 20])
+@pytest.mark.parametrize("num_scalars", [0, 3, 6])
+def test_team_with_options_equals_plain_processor(num_scalars: int, num_nodes: int) -> None:
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    plain_team_options.assert_equal_to_plain(TEAM_PLUS, 4, num_nodes, num_scalars, cpu())
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)
