@@ -18,6 +18,7 @@ from narkit.fused import accelerate, availability, report_paths
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 from narkit.models.processors import TEAM_PLUS
+from narkit.models.unrolling import Unrolling
 
 from . import (
     plain_edge_attention,
@@ -182,6 +183,14 @@ def test_triplets_equal_plain_formulas(num_scalars: int, num_nodes: int) -> None
     plain_triplets.assert_logits_equal_to_plain(seeds, samples, num_nodes, num_scalars, cpu(), flips=4)
 
 
+@pytest.mark.parametrize("num_nodes", [4, 7, 13, 16, 33])
+@pytest.mark.parametrize("num_features", [1, 3, 8, 14, 26, 44, 48])
+def test_latents_of_any_number_of_features(num_features: int, num_nodes: int) -> None:
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    plain_triplets.assert_logits_equal_to_plain(2, 3, num_nodes, 3, cpu(), flips=4, num_features=num_features)
+    plain_edge_readout.assert_equal_to_plain(2, 3, num_nodes, 2, cpu(), num_features)
+
+
 @pytest.mark.parametrize("num_scalars", [1, 2, 4, 5, 6, 8])
 def test_any_number_of_scalars(num_scalars: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
@@ -189,18 +198,20 @@ def test_any_number_of_scalars(num_scalars: int) -> None:
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)
-@pytest.mark.parametrize("algorithm", ["bfs", "segments_intersect", "floyd_warshall"])
-def test_network_equals_plain_network(algorithm: str, processor: str) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "hint_gradient"),
+    [("bfs", 1.0), ("segments_intersect", 1.0), ("floyd_warshall", 1.0), ("bfs", 0.5), ("mst_kruskal", 0.5)],
+)
+def test_network_equals_plain_network(algorithm: str, hint_gradient: float, processor: str) -> None:
     """Loss and gradients of a network as it trains. Rounding decides between nearly equal messages, so these compare
     directions."""
     batch = DeviceBatch.of(narkit.sample(algorithm, size=16, batch_size=8, seed=0))
     reasoner = narkit.Reasoner(algorithm, processor, key=jax.random.key(0))
+    options = Unrolling(hint_gradient=hint_gradient)
 
     def run(reasoner: narkit.Reasoner, batch: DeviceBatch) -> Any:
-        bind = accelerate(reasoner).form
-        return jax.jit(jax.value_and_grad(lambda r: objective.loss(r, batch, key=jax.random.key(1), bind=bind)))(
-            reasoner
-        )
+        how = {"key": jax.random.key(1), "options": options, "bind": accelerate(reasoner, options).form}
+        return jax.jit(jax.value_and_grad(lambda r: objective.loss(r, batch, **how)))(reasoner)
 
     loss, gradients = run(reasoner, batch)
     with availability.use("plain"), jax.default_device(cpu()):

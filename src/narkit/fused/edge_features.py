@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from jaxtyping import Array, Float
 
-from narkit.fused.triplet_messages import FEATURES, NarrowLatents
+from narkit.fused.narrow_latents import MOST_FEATURES, NarrowLatents
 
 
 class EdgeFeatures(NamedTuple):
@@ -22,8 +22,7 @@ class EdgeFeatures(NamedTuple):
         scalars: Float[Array, "batch node node scalar"],
         latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
     ) -> EdgeFeatures:
-        if isinstance(latents, NarrowLatents) and latents.maxima.shape[-1] != FEATURES:  # kernels read eight features
-            return cls(scalars, (latents.wide(),), None)
         if isinstance(latents, NarrowLatents):  # wide ones are computed only where something reads them
-            return cls(scalars, (latents.wide(),), latents)
+            has_kernels = 1 <= latents.features.shape[-1] <= MOST_FEATURES
+            return cls(scalars, (latents.wide(),), latents if has_kernels else None)
         return cls(scalars, () if latents is None else (latents,), None)

@@ -14,9 +14,9 @@ from narkit.fused import latent_features
 from narkit.fused.latent_features import FeatureWeights
 from narkit.fused.latent_step import StepOptions, StepWeights, latent_step
 from narkit.fused.messages import Attention, MessageWeights
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents
-from narkit.fused.triplet_messages import NarrowLatents
 from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, Scalars, fold

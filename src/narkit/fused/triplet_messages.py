@@ -6,12 +6,12 @@
 Only `u_ij = x_i + s_ij E1` and `w_ik = s_ik E2` take part in the maximum. The forward kernel also says which i it came
 from; backward, the gradient of m_jk goes to u_ij and w_ik of that i, and no triplet is visited again.
 
-Edge latents are `ReLU(m O + o)`. They are not written where their reader makes them itself, see `latent_pointer`.
+Edge latents are `ReLU(m O + o)`; their readers make them, see `narrow_latents`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,23 +19,10 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel
-from narkit.fused.narrow_product import narrow_product
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
 FEATURES = 8  # of a triplet; as in triplet_messages.cu, with the following
 NODES, RECEIVERS, WARPS = THREADS // FEATURES, 4, THREADS // 32
-
-
-class NarrowLatents(NamedTuple):
-    """Edge latents `ReLU(m O + o)` by what they are made of."""
-
-    maxima: Float[Array, "sample node node 8"]  # m
-    weight: Float[Array, "8 hidden"]  # O
-    bias: Float[Array, " hidden"]  # o
-
-    def wide(self) -> Float[Array, "sample node node hidden"]:
-        """The latents themselves."""
-        return jax.nn.relu(narrow_product(self.maxima, self.weight) + self.bias)
 
 
 def triplet_maxima(

@@ -72,7 +72,7 @@ def forward(
 def backward(
     message: Array, terms: Array, hidden: Array, weights: UpdateWeights, d_result: Array, mean: Array | None = None
 ) -> tuple[list[Array], Array, Array, Array, Array]:
-    """Gradients of the message (and the mean), of the two terms side by side, of the hidden state, the gate and vectors.
+    """Gradients of the message (and mean), of the two terms side by side, of the hidden state, the gate and vectors.
 
     Those of O and G are the products of the message with the gradients of the two terms; that of M of the mean with
     the first one.
