@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from narkit.fused import recognition
 from narkit.fused.latent_processor import FusedLatentStep
-from narkit.fused.triplet_messages import NarrowLatents
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.models.features import Bases, Basis, Scalars
 from narkit.models.processors.team import TEAM
 

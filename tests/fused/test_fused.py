@@ -70,7 +70,7 @@ def test_steps_without_a_gate_and_with_masks(num_nodes: int, num_scalars: int, g
 
 
 def test_who_hears_nobody_gets_no_message_and_gives_no_gradient() -> None:
-    """The largest of no messages is -1e6, in the plain formulas, too; the last node of the second sample hears nobody."""
+    """The largest of no messages is -1e6, as in the plain formulas. The last node of the second sample hears nobody."""
     problem, cotangent = draw(1, 2, 5, 2, False, gated=False, masked=True)
     problem, cotangent = jax.tree.map(lambda array: array[0], (problem, cotangent))
     assert problem.connected is not None
@@ -130,9 +130,7 @@ def network_and_loss(
     batch = batch_of(algorithm)
     assert batch.num_steps > 1  # or the hidden state plays no part
     reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0))
-    if (
-        processor != "triplet_gmpnn"
-    ):  # in a new network third nodes count nearly the same and gradients are mostly noise
+    if processor != "triplet_gmpnn":  # or third nodes count nearly the same and gradients are mostly noise
         reasoner = eqx.tree_at(lambda r: r.processor.attention.attention, reasoner, replace_fn=lambda a: 10 * a)
     return reasoner, lambda network: objective.loss(
         network, batch, key=jax.random.key(1), options=options, bind=accelerate(network, options).form
