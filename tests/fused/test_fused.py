@@ -120,7 +120,7 @@ NETWORKS = [
     ("bfs", "pgn", "encoded"),  # who may send to whom changes from step to step
     pytest.param("bfs", "mpnn", "encoded", marks=pytest.mark.slow),
     pytest.param("mst_kruskal", "pgn", "encoded", marks=pytest.mark.slow),
-    pytest.param("segments_intersect", "mpnn", "none", marks=pytest.mark.slow),
+    pytest.param("segments_intersect", "gmpnn", "none", marks=pytest.mark.slow),
     pytest.param("floyd_warshall", "pgn", "encoded", marks=pytest.mark.slow),
     pytest.param("bfs", "gpgn", "encoded", marks=pytest.mark.slow),
     pytest.param("graham_scan", "deepsets", "encoded", marks=pytest.mark.slow),
