@@ -106,7 +106,8 @@ def chosen_senders(case: Case, problem: Problem) -> Array:
 def plain_features(case: Case, terms: Array, s: Array, weights: FeatureWeights) -> Array:
     """`[sum_k alpha_ijk s_ik || sum_k alpha_ijk s_jk || s_ij || max_k m_ijk]`"""
     nodes = jnp.split(terms[..., : 3 * H], 3, axis=-1)
-    alpha = jax.nn.softmax(case.scale * attention_logits(SLOPE, nodes, s, weights.attention), axis=-1)
+    logits: Any = attention_logits(SLOPE, nodes, s, weights.attention)
+    alpha = jax.nn.softmax(case.scale * logits, axis=-1)
     parts = [jnp.einsum("bijk,bikp->bijp", alpha, s)]
     if case.values_of_jk:
         parts.append(jnp.einsum("bijk,bjkp->bijp", alpha, s))
