@@ -21,7 +21,7 @@ from .plain_step import difference
 H = 128
 OF_VALUES = 2e-2  # products are rounded to bfloat16, and what adds up to logits to half precision
 # Of gradients. One rectified number in a hundred falls on the other side of zero, and some messages are nearly equal.
-COSINE = 0.97
+COSINE = 0.95
 LARGE = 0.05  # of the norm of all gradients together
 OF_FOLDING = 2e-4  # of the norm of a gradient: the same numbers in another order
 COUNTS = (3, 2)  # scalars of nodes and of the graph
