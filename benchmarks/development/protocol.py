@@ -149,7 +149,8 @@ def main() -> None:
     install(arm)
     several = narkit.ALGORITHMS[options.algorithm].multiplier
     config = narkit.TrainConfig(
-        options.algorithm, processor=arm.processor, processor_options=dict(arm.options), hidden_size=options.width, steps=options.steps, test=False,
+        options.algorithm, processor=arm.processor, processor_options=dict(arm.options), test=False,
+        hidden_size=options.width, steps=options.steps,
         sizes=tuple(options.sizes),
         seeds=tuple(range(100, 100 + options.seeds)), validate_every=-(-options.steps // options.points),
         validations=(

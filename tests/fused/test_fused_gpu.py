@@ -84,7 +84,7 @@ def test_step_over_latents_equals_plain_formulas(num_scalars: int, num_nodes: in
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)
     case = Case(num_nodes, num_scalars, scale=1.1)
-    plain_latent_step.assert_equal_to_plain(seeds, samples, case, device=cpu(), flips=1)
+    plain_latent_step.assert_equal_to_plain(seeds, samples, case, device=cpu(), flips=4)
 
 
 @pytest.mark.parametrize("num_scalars", [1, 4, 8, 10])
@@ -96,7 +96,7 @@ def test_step_over_latents_with_any_options(without: str, num_scalars: int) -> N
     case = Case(13, num_scalars)
     if without != "nothing":
         case = case._replace(**{without: False})
-    plain_latent_step.assert_equal_to_plain(2, 2, case, device=cpu(), flips=1)
+    plain_latent_step.assert_equal_to_plain(2, 2, case, device=cpu(), flips=4)
 
 
 @pytest.mark.parametrize("num_nodes", [4, 7, 16, 20])

@@ -4,9 +4,10 @@
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES, with or without
 // ATTENTION, and with LATENT if messages read latents of edges: those that the attention makes, or without it those made
 // of the scalars, which then are all features that latents are made of (latent_features.cu). With MEAN the mean of the
-// messages is given, too. With MASK not everyone may send to everyone. BUILD_<name> says which kernel is wanted. blockIdx.z is the seed. A tile has the edges from
-// SENDERS nodes i to RECEIVERS nodes j (a multiple of 16 in all, chosen in messages.py), row by row as (j, i). Nodes
-// beyond the last are read as the last once more: that changes no maximum, and sums leave them out.
+// messages is given, too; with MASK not everyone may send to everyone. BUILD_<name> says which kernel is wanted.
+// blockIdx.z is the seed. A tile has the edges from SENDERS nodes i to RECEIVERS nodes j (a multiple of 16 in all, chosen
+// in messages.py), row by row as (j, i). Nodes beyond the last are read as the last once more: that changes no maximum,
+// and sums leave them out.
 
 #define SENDER_BLOCKS ((N + SENDERS - 1) / SENDERS)
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
@@ -42,14 +43,60 @@ __device__ __forceinline__ int first_sign(int q) { return 16 - PAIRS + q; }
 
 #include "attention_forward.cuh"
 
+#if IS_WIDE
+// The scalars of edges are many, so they and V go through the matrix units, each as the sum of two bfloat16 numbers. Two
+// tiles in shared memory have the first and the second ones, sixteen at a time, with zeros behind the last.
+#define WIDE_STEPS ((P + 15) / 16)
+#define WIDE_STRIDE (16 * WIDE_STEPS + 8)  // spreads eight rows over all banks
+#define WIDE_TILE (ROWS * WIDE_STRIDE)
+
+__device__ __forceinline__ void wide_scalars(const float* scalars, int first_i, int first_j, bf16* high, bf16* low) {
+  constexpr int PAIRS_OF_ROW = 8 * WIDE_STEPS;
+#pragma unroll 4
+  for (int at = threadIdx.x; at < ROWS * PAIRS_OF_ROW; at += THREADS) {
+    const int row = at / PAIRS_OF_ROW, p = at % PAIRS_OF_ROW * 2;
+    const float* s = edge(scalars, last(first_i + row % SENDERS), last(first_j + row / SENDERS));
+    const Split both(p < P ? s[p] : 0.0f, p + 1 < P ? s[p + 1] : 0.0f);
+    both.to(*(u32*)(high + row * WIDE_STRIDE + p), *(u32*)(low + row * WIDE_STRIDE + p));
+  }
+}
+
+// sums += scalars V.
+template <typename T>
+__device__ __forceinline__ void add_wide(typename T::Sums& sums, const float* value, const bf16* high) {
+  const int lane = threadIdx.x % 32;
+  const bf16* row = high + lane % 16 * WIDE_STRIDE + 8 * (lane / 16);
+#pragma unroll 1
+  for (int step = 0; step < WIDE_STEPS; ++step) {
+    u32 first[T::NT][2], second[T::NT][2];  // V as a right operand: scalars 2 q, 2 q + 1 and those 8 further
+#pragma unroll
+    for (int n = 0; n < T::NT; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int p = 16 * step + 8 * half + 2 * (lane % 4);
+        const float* v = value + p * H + 8 * (T::n_warp() * T::NT + n) + lane / 4;
+        Split(p < P ? v[0] : 0.0f, p + 1 < P ? v[H] : 0.0f).to(first[n][half], second[n][half]);
+      }
+#pragma unroll
+    for (int m = 0; m < T::MT; ++m) {
+      u32 a[4], b[4];
+      load_matrices(a, row + 16 * m * WIDE_STRIDE + 16 * step);
+      load_matrices(b, row + WIDE_TILE + 16 * m * WIDE_STRIDE + 16 * step);
+#pragma unroll
+      for (int n = 0; n < T::NT; ++n) {
+        multiply_accumulate(sums[m][n], b, first[n][0], first[n][1]);
+        multiply_accumulate(sums[m][n], a, second[n][0], second[n][1]);
+        multiply_accumulate(sums[m][n], a, first[n][0], first[n][1]);
+      }
+    }
+  }
+}
+#endif
+
 // The scalars that the edges' share of the messages is made of, for a tile: mixed ones, or without attention their own.
 __device__ __forceinline__ void own_scalars(const float* scalars, int first_i, int first_j, float* mixed) {
 #if IS_WIDE
-#pragma unroll 4
-  for (int at = threadIdx.x; at < ROWS * P; at += THREADS) {
-    const int row = at / P;
-    mixed[at] = edge(scalars, last(first_i + row % SENDERS), last(first_j + row / SENDERS))[at % P];
-  }
+  wide_scalars(scalars, first_i, first_j, (bf16*)mixed, (bf16*)mixed + WIDE_TILE);
 #else
   for (int row = threadIdx.x; row < ROWS; row += THREADS) {
     const float* s = edge(scalars, last(first_i + row % SENDERS), last(first_j + row / SENDERS));
@@ -121,6 +168,9 @@ __device__ __forceinline__ Signs through_products(
   typename T::Sums sums;
   start_with<T>(sums, value_offset);
   if (!LATENT) add_nodes<T>(sums, terms, first_i, first_j);
+#if IS_WIDE
+  add_wide<T>(sums, value, (const bf16*)mixed);
+#else
 #pragma unroll(P <= 4 ? P : 2)
   for (int p = 0; p < P; ++p)
     T::for_pairs(sums, [&](int row, int column, float* v, int) {
@@ -129,6 +179,7 @@ __device__ __forceinline__ Signs through_products(
       v[0] = fmaf(s, direction.x, v[0]);
       v[1] = fmaf(s, direction.y, v[1]);
     });
+#endif
 #pragma unroll
   for (int m = 0; m < PRODUCTS - 1; ++m) {
     const Signs of_input = store_rectified<T>(sums, tiles[m % 2]);
@@ -205,7 +256,7 @@ struct Receivers {
 #define MASK_ARGUMENT
 #endif
 
-// Shared memory of the forward kernel: two tiles, the mixed scalars.
+// Shared memory of the forward kernel: two tiles, the mixed scalars, or two tiles of these if IS_WIDE.
 
 struct Candidate {
   float value;
@@ -598,12 +649,13 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
 
 #if IS_WIDE
   d_given += at.index * N * N * P;
+  const SplitSums gradient(sums);
 #pragma unroll 1
   for (int first = 0; first <= P; first += 8) {  // and v
     if (first > 0) __syncthreads();  // all have read the shares of the scalars before
     Directions<1> directions;
     directions.read(value, first);
-    pull_through_value<1, 1>(sums, directions, mixed, first, of_warps, small);
+    pull_through_value<1, 1>(gradient, directions, mixed, first, of_warps, small);
     __syncthreads();
 #pragma unroll 1
     for (int at = threadIdx.x; at < ROWS * 8; at += Backward::NUM_THREADS) {
@@ -616,7 +668,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     }
   }
 #else
-  pull_through_value<SCALAR_STEPS, VALUE_STEPS>(sums, directions, mixed, 0, of_warps, small);
+  pull_through_value<SCALAR_STEPS, VALUE_STEPS>(OperandsOfSums{sums}, directions, mixed, 0, of_warps, small);
   __syncthreads();
 #pragma unroll 1
   for (int row = threadIdx.x / 4; row < ROWS; row += Backward::NUM_THREADS / 4) {

@@ -313,7 +313,8 @@ def _run_forward(name: str, terms, scalars, weights, options: Options, connected
     shared = 2 * tiling.rows * TILE_STRIDE * 2
     if weights.attention is not None:  # what the attention needs is there first
         shared = max(shared, attention_bytes(n, num_scalars))
-    shared += tiling.rows * num_scalars * 4
+    steps = -(-num_scalars // 16)
+    shared += tiling.rows * 4 * (16 * steps + 8 if weights.is_wide else num_scalars)
     kernel = _kernel(name, terms, scalars, weights, options, (tiling.receiver_blocks, 1), shared, rows)
     # Without attention its operands are not read; any will do.
     attention = weights.attention or Attention(weights.value, weights.value_offset)

@@ -1,8 +1,8 @@
 // The update of the hidden state from the message that a node received. See update.py for the formulas.
 //
 // Compiled for SAMPLES samples of N nodes per seed, with or without a GATE, and with or without ATTENTION, which decides
-// where the terms of a node stand, one or with a gate two. Samples and nodes count as one list of rows; blockIdx.x is a tile of 16 of them, blockIdx.z the seed. With
-// MEAN the mean of the messages is read, too.
+// where the terms of a node stand, one or with a gate two. Samples and nodes count as one list of rows; blockIdx.x is a
+// tile of 16 of them, blockIdx.z the seed. With MEAN the mean of the messages is read, too.
 //
 // There are few blocks, so what counts is how long one of them waits: weights are read long before they are multiplied,
 // everything but the operands of products stays in registers, and warps share sums over rows where they meet anyway.
