@@ -83,7 +83,8 @@ def by_folded_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
     assert isinstance(bound, FusedLatentStep)
     nodes = bound.node_weights
     (dense,) = nodes.dense
-    terms = inputs.scalars.rows @ nodes.directions + nodes.offset + inputs.hidden @ dense
+    of_hidden = jnp.pad(inputs.hidden @ dense, ((0, 0), (0, 0), (nodes.offset.size - dense.shape[1], 0)))
+    terms = inputs.scalars.rows @ nodes.directions + nodes.offset + of_hidden
     s = bound._edges(inputs.scalars)
     options, (features, message, update) = bound._for_size(inputs.hidden.shape[1])
     x_i, x_j, x_k, receive, send, from_node, from_gate = jnp.split(terms[..., : 7 * H], 7, axis=-1)

@@ -211,6 +211,8 @@ def _attention_backward_bytes(num_nodes: int, num_scalars: int, of_features: OfF
     if not 4 < num_scalars <= 8:  # directions and their gradients
         words += 128 * 4 * (steps + 2 * -(-(num_scalars + 4) // 8))
     gradients = WARPS * rows * 8 * (num_scalars + num_scalars % 2)
+    if of_features is not None and num_scalars > 6:  # two in a word
+        gradients //= 2
     words += max(gradients, 4 * sent * width + 128) + 128 * num_scalars + WARPS
     if of_features is not None:
         words += 4 * sent
