@@ -101,6 +101,7 @@ def test_what_the_machine_cannot_do_ends_in_1(
         ("--import ..x list", "expected the name of a module"),
         ("--import broken_module list", "the module broken_module cannot be imported: ValueError: of its own"),
         ("bench data --reference-python /bin/ls --algorithms bfs --sizes 8", "give a Python that has dm-clrs"),
+        ("report . --empty --readme none.md", "none.md: No such file or directory"),
         ("view bfs --out no/folder/x.html --seed 1", "the folder no/folder does not exist"),
     ],
 )

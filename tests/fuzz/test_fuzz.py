@@ -40,6 +40,7 @@ from .commands import SLOTS, Case, files, good_commands, mutated_options, mutate
 SEED = int(os.environ.get("NARKIT_FUZZ_SEED", "0"))
 MANY = int(os.environ.get("NARKIT_FUZZ_CASES", "10000"))
 FEW, PROCESSES = 300, int(os.environ.get("NARKIT_FUZZ_PROCESSES", "50"))
+LOGS = "narkit-error-*"  # of errors of ours; packages such as wandb make folders for temporary files beside them
 LONGEST_REFUSAL = 20.0  # seconds of this process's own time
 
 
@@ -120,7 +121,7 @@ def wrong(case: Case, code: int, printed: str, took: float, folder: Path, before
         return "refused without a word"
     if code == 2 and took > LONGEST_REFUSAL:
         return f"refused after {took:.0f} s"
-    left = [str(path) for path in folder.rglob("*.part")] + [str(path) for path in (folder / "logs").iterdir()]
+    left = [str(path) for path in [*folder.rglob("*.part"), *(folder / "logs").glob(LOGS)]]
     if left:
         return f"left behind: {left}"
     if state(folder) != before:
@@ -172,7 +173,7 @@ def drawn_by_hypothesis(strategy: st.SearchStrategy[Any], seed: int, count: int,
         database=None,
         deadline=None,
         phases=[hypothesis.Phase.generate],
-        suppress_health_check=list(hypothesis.HealthCheck),
+        suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
     )
     hypothesis.seed(seed)(limits(given))()
 
@@ -210,7 +211,7 @@ def _try_command(tried: Tried, folder: Path, case: Case) -> None:
         tried.problems.append(f"{problem}: narkit {words} ({case.what}): {printed[-700:]}")
         if case.file:
             tried.problems[-1] += f"\n{case.file[0]}: {case.file[1][:300]!r}"
-        for log in (folder / "logs").iterdir():
+        for log in (folder / "logs").glob(LOGS):
             tried.problems[-1] += log.read_text()[-900:]
             log.unlink()
 

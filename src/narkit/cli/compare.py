@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from narkit.cli.choices import in_words
 from narkit.cli.help import examples
 from narkit.errors import UnknownNameError
 
@@ -40,4 +41,4 @@ def compare(
         sides = [side(name, results, rule) for name in (first, second)]
         print_comparison(Console(), *sides)
     except (ResultsError, RunDirectoryError, UnknownNameError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(in_words(error)) from None

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from narkit.cli.choices import in_words
+
 ALGORITHM = typer.Argument(metavar="ALGORITHM", is_eager=True, help="A name from `narkit list`.")
 Values = Annotated[
     list[str] | None, typer.Argument(metavar="[VALUES]...", help="Keys, numbers or dimensions, where these are given.")
@@ -52,7 +54,7 @@ def plain_refusals() -> Iterator[None]:
     try:
         yield
     except (InstanceError, UnknownNameError, WeightsError, TypeError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(in_words(error)) from None
     except ValueError as error:
         if type(error).__name__ != "ModelFileError":  # its module would load JAX
             raise

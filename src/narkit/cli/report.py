@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from narkit.cli.choices import in_words
 from narkit.cli.help import examples
 from narkit.errors import UnknownNameError
 
@@ -92,4 +93,4 @@ def _clear_errors() -> Iterator[None]:
     try:
         yield
     except (ResultsError, DocumentError, UnknownNameError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(in_words(error)) from None

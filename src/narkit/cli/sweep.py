@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from narkit.cli.choices import comma_separated_algorithms, mistakes
+from narkit.cli.choices import comma_separated_algorithms, in_words, mistakes
 from narkit.cli.help import examples
 from narkit.cli.train import other_settings
 from narkit.errors import UnknownNameError
@@ -278,7 +278,7 @@ def run(
     except SweepError as error:
         raise typer.BadParameter(str(error)) from None
     except (CheckpointError, RunDirectoryError, OSError) as error:
-        display.say(f"Error: {error}", "red")
+        display.say(f"Error: {in_words(error)}", "red")
         _leave(1)
     _leave(_summary(display.say, directory, cells, outcome))
 
