@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
+from narkit.fused import launch
 from narkit.fused.launch import Kernel, Output
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import frozen
@@ -38,6 +39,7 @@ from narkit.loops.deferred_gradients import STACKED
 
 TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
 BACKWARD_THREADS = 256  # of a block in the backward kernel of the products, as in messages.cu
+ROOM_FOR_TWO = 113 * 1024  # of shared memory per block, if two blocks share a multiprocessor of a large GPU
 MOST_PARTS = 8  # blocks that share the backward of a sample's attention; each has its own part of some sums
 
 ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
@@ -208,9 +210,9 @@ class OfFeatures(NamedTuple):
     scale: float  # of the logits
 
 
-def _attention_backward_bytes(num_nodes: int, num_scalars: int, of_features: OfFeatures | None) -> int:
+def _attention_backward_bytes(num_nodes: int, num_scalars: int, group: int, of_features: OfFeatures | None) -> int:
     """What its warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
-    sent = min(-(-num_nodes // 4) * 4, 8 if num_scalars > 8 else 16)
+    sent = min(-(-num_nodes // 4) * 4, group)
     halves = 1 if num_nodes <= 8 else 2
     width, rows, steps = 8 * halves, (sent + 4) * halves + sent // 2, -(-num_scalars // 8)
     flipped = 4 * num_scalars if 4 < num_scalars < 8 else 32
@@ -246,9 +248,12 @@ def attention_backward(
     num_scalars = scalars.shape[-1]
     fours = -(-n // 4)
     parts = min(fours, MOST_PARTS)
-    shared = _attention_backward_bytes(n, num_scalars, of_features)
+    group = 8 if num_scalars > 8 else 16
+    if of_features is not None and _attention_backward_bytes(n, num_scalars, 16, of_features) <= ROOM_FOR_TWO:
+        group = 16 if launch.shared_bytes_of_a_block() >= ROOM_FOR_TWO else group
+    shared = _attention_backward_bytes(n, num_scalars, group, of_features)
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
-    macros |= {"PARTS": parts, "SHARED_BYTES": shared, "FEATURES": 0}
+    macros |= {"PARTS": parts, "SHARED_BYTES": shared, "GROUP": group, "FEATURES": 0}
     rows_read, features = (*ROWS_READ, (4, "TIMED_record")), []
     if of_features is not None:
         features = [of_features.features]
