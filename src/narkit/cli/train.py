@@ -36,7 +36,7 @@ def train(
     algorithm: Annotated[str | None, typer.Option(help="A name, or several with commas between: one network.")] = None,
     processor: Annotated[str | None, typer.Option(help="A name of a processor.", show_default="the preset's")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="The number of seeds, trained as one program.")] = 1,
-    preset: Annotated[str, typer.Option(help="The preset: paper, plus, quick or clrs2022.")] = "paper",
+    preset: Annotated[str, typer.Option(help="The preset: paper, plus, development, quick or clrs2022.")] = "paper",
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
     ] = None,
@@ -75,8 +75,10 @@ def train(
         if algorithm is None:
             raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
         names = comma_separated_algorithms(algorithm)
-        typed = {"seeds": range(seeds)} if "seeds" in given_options(context) else {}
+        from narkit.training.presets import seeds_of
+
         with mistakes():
+            typed = {"seeds": seeds_of(preset, seeds)} if "seeds" in given_options(context) else {}
             config = configuration(preset, names, given | typed, settings or [])
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
     check_devices(config, devices)

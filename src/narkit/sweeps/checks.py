@@ -144,7 +144,8 @@ def _check_weights(record: RunRecord, path: Path) -> Iterator[str]:
         yield f"weights: {error}"
         return
     count = sum(leaf.size for leaf in jax.tree.leaves(reasoner))
-    fields = (reasoner.algorithms, reasoner.processor_name, reasoner.hidden_size)
-    expected = (record.config.algorithms, record.config.processor, record.config.hidden_size)
-    if tuple(fields) != expected or count != record.parameters:
+    config = record.config
+    fields = (reasoner.algorithms, reasoner.processor_name, reasoner.hidden_size, reasoner.interfaces.changed)
+    expected = (config.algorithms, config.processor, config.hidden_size, config.interfaces.changed)
+    if fields != expected or count != record.parameters:
         yield f"weights: expected {expected} with {record.parameters} parameters, got {fields} with {count}"
