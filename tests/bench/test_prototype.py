@@ -110,14 +110,10 @@ def joined(linears: list[Linear]) -> Linear:
     return eqx.tree_at(lambda linear: (linear.weight, linear.bias), empty, (weight, bias))
 
 
-@pytest.mark.parametrize(
-    "algorithm", ["floyd_warshall", pytest.param("matrix_chain_order", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("algorithm", ["floyd_warshall", pytest.param("matrix_chain_order", marks=pytest.mark.slow)])
 def test_lossless_edge_pointers_are_those_of_the_development_runs(prototype, algorithm):
     with jax.enable_x64(True):
-        made = narkit.Reasoner(
-            algorithm, "team_plus", HIDDEN, edge_pointers="lossless", key=jax.random.key(1)
-        )
+        made = narkit.Reasoner(algorithm, "team_plus", HIDDEN, edge_pointers="lossless", key=jax.random.key(1))
         rng = np.random.default_rng(2)
         reasoner = jax.tree.map(lambda leaf: leaf + 0.2 * rng.normal(size=leaf.shape), made)
         net = as_prototype(prototype["network"], reasoner, algorithm, prototype["arms"].ARMS["ank"])

@@ -44,7 +44,7 @@ class NodeReader(enum.IntEnum):
 class Surroundings:
     """What of the rest of a network the decoders of pointers depend on, where options of its interfaces are on."""
 
-    interfaces: Interfaces = Interfaces()
+    interfaces: Interfaces = field(default_factory=Interfaces)
     encoded: Spec = field(default_factory=dict)  # the probes that the network reads
     attends: bool = False  # whether its processor has an attention over third nodes
 

@@ -93,9 +93,7 @@ class EdgePointerDecoder(eqx.Module):
     read: tuple[str, ...] = eqx.field(static=True)  # the edge pointers that have gates
     attends: bool = eqx.field(static=True)  # whether there is an attention to follow them through
 
-    def __init__(
-        self, hidden_size: int, edge_size: int, read: Sequence[str], attends: bool, *, key: PRNGKeyArray
-    ):
+    def __init__(self, hidden_size: int, edge_size: int, read: Sequence[str], attends: bool, *, key: PRNGKeyArray):
         self.read, self.attends = tuple(read), attends
         first, second, edge, *keys = jax.random.split(key, 5)
         width = 2 * PAIR_SIZE + len(self.read) * (2 if attends else 1)

@@ -289,22 +289,24 @@ class BoundReasoner(BoundNetwork):
         else:
             attend = jax.vmap(self.processor.attend)
             latents, attention = attend(last.scalars, last.hidden, self._terms(last.pointers))
-        return self.output_decoders(
-            last.scalars, last.hidden, last.next_hidden, latents, last.pointers, attention
-        )
+        return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents, last.pointers, attention)
+
+    def attention(
+        self, reading: Reading, hidden: Float[Array, "batch node hidden"]
+    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node node"] | None]:
+        """The next hidden states, and how much each third node k counts for the edge from i to j: (batch, i, j, k),
+        the mean over heads, for looking at; None if the processor has no attention over third nodes."""
+        scalars, terms = reading.scalars(self.num_node_scalars, self.whole), self._terms(reading.pointers(self.whole))
+        process = jax.vmap(self.processor.step_attending)
+        next_hidden, _, weights = process(scalars, reading.adjacency(self.spec), hidden, terms)
+        return next_hidden, weights
 
     def _terms(self, pointers: dict[str, Pointer]) -> Pointer | None:
         """What the logits of the processor's attention get of edge pointers."""
         return None if self.attention_terms is None else attention_terms(self.attention_terms, pointers)
 
 
-def first_features(
-    reasoner: Reasoner, batch: Batch
-) -> tuple[Float[Array, "node hidden"], Float[Array, "node node hidden"], Float[Array, " hidden"]]:
-    """The features of nodes, edges and the graph that the processor reads at the first step of the first sample."""
-    one = DeviceBatch.of(batch[:1])
-    network, bases = reasoner.bind(one.algorithm), reasoner.encoders[one.algorithm].bases(reasoner.spec(one.algorithm))
-    hints = as_values(network.spec, {name: values[0] for name, values in one.hints.items()}, one.num_nodes)
-    reading = network.read({**network.inputs(one), **hints})
-    scalars = jax.tree.map(lambda values: values[0], reading.scalars(network.num_node_scalars, network.whole))
-    return bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph)
+def first_values(network: BoundNetwork, batch: DeviceBatch) -> dict[str, Array]:
+    """What a network reads at the first step of a batch, probe by probe."""
+    hints = {name: values[0] for name, values in batch.hints.items()}
+    return {**network.inputs(batch), **as_values(network.spec, hints, batch.num_nodes)}

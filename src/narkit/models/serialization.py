@@ -128,9 +128,7 @@ def _named_factory(reasoner: Reasoner) -> Any:
     return functools.partial(PROCESSORS[name], **options) if options else name
 
 
-def _skeleton(
-    algorithms: Any, processor: Any, hidden_size: int, hints: str, interfaces: Mapping[str, Any]
-) -> Reasoner:
+def _skeleton(algorithms: Any, processor: Any, hidden_size: int, hints: str, interfaces: Mapping[str, Any]) -> Reasoner:
     """A reasoner with shapes in place of arrays: nothing is computed."""
 
     def make(key: Any) -> Reasoner:
