@@ -51,6 +51,7 @@ VMAPPED = [
     ("team", "insertion_sort"),
     pytest.param(("triplet_gmpnn", "bellman_ford"), marks=pytest.mark.slow),
     pytest.param(("pgn", "floyd_warshall"), marks=pytest.mark.slow),
+    pytest.param(("team_plus*", "floyd_warshall"), marks=pytest.mark.slow),
 ]
 SIZE, HIDDEN, PADDING = 5, 4, 2
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}

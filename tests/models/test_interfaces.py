@@ -12,9 +12,10 @@ import safetensors
 
 import narkit
 from narkit.fused import recognition
-from narkit.models.comparisons import comparisons
+from narkit.models.comparisons import compare, comparisons
 from narkit.models.edge_pointers import PAIR_SIZE, is_edge_pointer
 from narkit.models.encoders import as_values
+from narkit.models.interfaces import Interfaces
 from narkit.models.network import DeviceBatch
 from narkit.models.pointer_decoders import points
 from narkit.models.processors.team import TEAM
@@ -153,8 +154,6 @@ def test_values_and_gradients(algorithm):
             bound = network.bind(algorithm)
             batch = {name: value[None] for name, value in values.items()}
             spec = narkit.ALGORITHMS[algorithm].transformed_spec
-            from narkit.models.comparisons import compare
-
             here, hints, _ = bound.step(bound.read(compare(spec, batch, bound.encoded)), hidden[None])
             logits = hints | bound.outputs(here)
             return here.next_hidden[0], {name: value[0] for name, value in logits.items()}
@@ -306,7 +305,9 @@ def test_a_file_with_an_unknown_interface_is_refused(tmp_path, monkeypatch):
 )
 def test_wrong_options_are_refused(option, value, message):
     with pytest.raises(ValueError, match=message):
-        narkit.Reasoner("bfs", "mpnn", 4, key=jax.random.key(0), **{option: value})
+        Interfaces(**{option: value})
+    with pytest.raises(ValueError, match=message):
+        narkit.TrainConfig(algorithms="bfs", **{option: value})
 
 
 def test_settings_reach_the_network():

@@ -5,9 +5,10 @@ With the Linears a, b and d of nodes and e of edges, of a pointer from node i to
     logit_ip  = w max(a_i, b_p + e_pi) + c
     logit_ijk = w max(a_i + b_j + e_ij, d_k) + c
 
-Options of `narkit.Reasoner` add to this. A pointer P from nodes is read as a feature of the edge ip, but decoded from pi
-alone, so that to keep it a node has to find p again by its content. With `node_pointers="both"` another Linear e' sees
-the edge ip, and with `keep_pointers` the logits get the pointers q that were read, each times a gate of the node:
+Options of `narkit.Reasoner` add to this. A pointer P from nodes is read as a feature of the edge ip, but decoded from
+the edge pi alone, so that to keep it a node has to find p again by its content. With `node_pointers="both"` another
+Linear e' sees the edge ip, and with `keep_pointers` the logits get the pointers q that were read, each times a gate of
+the node:
 
     logit_ip = w max(a_i, b_p + e_pi + e'_ip) + c + sum_q gamma_i,q P_ip,q
 
