@@ -84,8 +84,6 @@ def check_network(reasoner: Reasoner, unrolling: Unrolling | None) -> None:
     if unrolling is not None:
         _check_class(unrolling)
         _check_fields(unrolling)
-        if unrolling.hint_gradient != 1.0:
-            raise Refusal(f"the kernels were not compared with a damped gradient, {unrolling.hint_gradient=}")
     if reasoner.hidden_size != HIDDEN_SIZE:
         raise Refusal(f"the kernels are written for a hidden size of {HIDDEN_SIZE}, not {reasoner.hidden_size}")
     _check_formulas("network")

@@ -1,0 +1,128 @@
+"""One development run of a library network under another protocol: `python protocol.py ALGORITHM ARM STEPS RESULTS`.
+
+What a step reads of the step before is varied here: predicted hints soft, hard, or hard with the gradient of soft ones,
+and with or without the hidden state. Seeds 100 and up, averaged weights, selected at size 32; instances of size 64 from
+`benchmark_set` with seed 1000 are scored and choose nothing. A line of JSON is added to RESULTS at every validation.
+"""
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import narkit
+from narkit.fused import formulas
+from narkit.models import predictions, unrolling
+from narkit.training.config import Validation
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """How hints and hidden states go from step to step."""
+
+    hints: str = "soft"  # soft | hard | through: hard, with the gradient of soft ones
+    gradient: float = 0.5  # factor of the gradient through hints
+    forgets: bool = False  # whether a step reads zeros in place of the hidden state
+    processor: str = "triplet_gmpnn"
+
+
+ARMS = {
+    "soft": Arm(gradient=1.0),
+    "damp": Arm(),
+    "detach": Arm(gradient=0.0),
+    "hard": Arm("hard"),
+    "through": Arm("through"),
+    "forget": Arm(forgets=True),
+    "hard_forget": Arm("hard", forgets=True),
+    "through_forget": Arm("through", forgets=True),
+    "team_damp": Arm(processor="team"),
+    "team_through": Arm("through", processor="team"),
+}
+
+
+def install(arm: Arm) -> None:
+    """Replaces the step of `narkit.models.unrolling` by that of an arm."""
+    formulas.trust()  # the kernels do what they did; only what goes from step to step is another
+
+    def call(self, network, data, i, carry):
+        hidden, feedback = carry
+        if arm.gradient != 1.0:
+            feedback = unrolling.damp(arm.gradient, feedback)
+        if arm.forgets:
+            hidden = jnp.zeros_like(hidden)
+        soften = arm.hints != "hard"
+        here, logits, made = network.step(self.form.read(data.inputs, feedback), hidden, soften=soften)
+        return (here.next_hidden, following(self, data, logits, made)), self._kept(data, i, logits), here
+
+    def following(self, data, logits, made):
+        def revised(revise, names):
+            return {name: revise(self.form.spec[name], logits[name]) for name in names}
+
+        hard = self.form.of(data.inputs, revised(predictions.harden, logits))
+        if arm.hints == "hard":
+            return hard
+        soft = self.form.complete(made, data.inputs, revised(predictions.soften, self.form.missing(made, logits)))
+        if arm.hints == "soft":
+            return soft
+        return jax.tree.map(lambda s, h: s + jax.lax.stop_gradient(h - s), soft, hard)
+
+    unrolling.Step.__call__ = call
+
+
+class Lines(narkit.Callback):
+    def __init__(self, options, arm):
+        self.options, self.arm, self.began = options, arm, time.time()
+
+    def on_start(self, trainer):
+        self.started = time.time()
+        print(self.options.algorithm, self.options.arm, trainer.programs.acceleration, flush=True)
+
+    def on_point(self, trainer, point):
+        line = {
+            "algorithm": self.options.algorithm, "arm": self.options.arm, **dataclasses.asdict(self.arm),
+            "steps": self.options.steps, "seeds": list(trainer.config.seeds), **point.to_json(),
+            "setup": round(self.started - self.began, 1), "seconds": round(time.time() - self.started, 1),
+            "device": jax.devices()[0].device_kind, "jax": jax.__version__,
+        }  # fmt: skip
+        with Path(self.options.results).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        far, near = (np.mean(point.average_scores.get(name, [np.nan])) for name in ("far", "ood"))
+        print(self.options.algorithm, self.options.arm, point.step, f"32: {near:.3f} 64: {far:.3f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("algorithm")
+    parser.add_argument("arm", choices=list(ARMS))
+    parser.add_argument("steps", type=int)
+    parser.add_argument("results")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--points", type=int, default=4, help="how often it is validated")
+    parser.add_argument("--far", type=int, default=64, help="the size of the instances that choose nothing")
+    parser.add_argument("--sizes", type=int, nargs="+", default=(4, 7, 11, 13, 16))
+    parser.add_argument("--threads", type=int, default=3)
+    options = parser.parse_args()
+    arm = ARMS[options.arm]
+    install(arm)
+    several = narkit.ALGORITHMS[options.algorithm].multiplier
+    config = narkit.TrainConfig(
+        options.algorithm, processor=arm.processor, hidden_size=options.width, steps=options.steps, test=False,
+        sizes=tuple(options.sizes),
+        seeds=tuple(range(100, 100 + options.seeds)), validate_every=-(-options.steps // options.points),
+        validations=(
+            Validation("ood", min(32, options.far), 64),
+            Validation("far", options.far, max(1, 64 // several), "benchmark", 1000, selects=False),
+        ),
+        average=0.999, skipped_steps=50,
+    )  # fmt: skip
+    narkit.train(config, callbacks=[Lines(options, arm)], threads=options.threads)
+
+
+if __name__ == "__main__":
+    main()
