@@ -10,6 +10,7 @@ import narkit
 from narkit.data.splits import benchmark_set
 from narkit.data.transforms import transform
 from narkit.models.scoring import evaluate
+from narkit.report.comparing import side
 from narkit.sweeps.cells import Cell
 from narkit.sweeps.plan import Predictor
 from narkit.training import trainer
@@ -47,6 +48,14 @@ def test_it_changes_nothing_else(record: RunRecord, tiny: Tiny) -> None:
     without = narkit.train(tiny(average=0.9))
     assert without.scored == {} and "scored" not in without.to_json()
     assert without.selected == record.selected and without.curve == record.curve
+
+
+def test_development_runs_are_compared_by_what_they_scored(record: RunRecord) -> None:
+    assert record._directory is not None
+    found = side(str(record._directory), Path("results"), "last")
+    assert (
+        "set large" in found.title and found.scores["bfs"].tolist() == record.scores_on("large", "bfs", "last").tolist()
+    )
 
 
 def test_records_are_checked(record: RunRecord, tmp_path: Path) -> None:
