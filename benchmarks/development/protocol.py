@@ -7,18 +7,23 @@ and with or without the hidden state. Seeds 100 and up, averaged weights, select
 
 import argparse
 import dataclasses
+import functools
 import json
 import time
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import narkit
 from narkit.fused import formulas
+from narkit.loops.time_loop import choose
 from narkit.models import predictions, unrolling
+from narkit.models.encoders import as_values
 from narkit.training.config import Validation
+from narkit.training.programs import Programs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +33,8 @@ class Arm:
     hints: str = "soft"  # soft | hard | through: hard, with the gradient of soft ones
     gradient: float = 0.5  # factor of the gradient through hints
     forgets: bool = False  # whether a step reads zeros in place of the hidden state
+    gate: float = -3.0  # where the bias of the gate starts
+    forcing: float = 0.0  # how often a sample reads the true hints in training
     processor: str = "triplet_gmpnn"
 
 
@@ -40,6 +47,10 @@ ARMS = {
     "forget": Arm(forgets=True),
     "hard_forget": Arm("hard", forgets=True),
     "through_forget": Arm("through", forgets=True),
+    "forget_open": Arm(forgets=True, gate=3.0),
+    "through_forget_open": Arm("through", forgets=True, gate=3.0),
+    "through_forget_open_forced": Arm("through", forgets=True, gate=3.0, forcing=0.5),
+    "all_forced": Arm("hard", forgets=True, gate=3.0, forcing=1.0),
     "team_damp": Arm(processor="team"),
     "team_through": Arm("through", processor="team"),
 }
@@ -49,6 +60,13 @@ def install(arm: Arm) -> None:
     """Replaces the step of `narkit.models.unrolling` by that of an arm."""
     formulas.trust()  # the kernels do what they did; only what goes from step to step is another
 
+    def reasoner(self, seed):
+        made = make(self, seed)
+        bias = made.processor.message_passing.gate.out.bias
+        return eqx.tree_at(lambda r: r.processor.message_passing.gate.out.bias, made, jnp.full_like(bias, arm.gate))
+
+    make, Programs._reasoner_of_seed = Programs._reasoner_of_seed, reasoner
+
     def call(self, network, data, i, carry):
         hidden, feedback = carry
         if arm.gradient != 1.0:
@@ -57,9 +75,17 @@ def install(arm: Arm) -> None:
             hidden = jnp.zeros_like(hidden)
         soften = arm.hints != "hard"
         here, logits, made = network.step(self.form.read(data.inputs, feedback), hidden, soften=soften)
-        return (here.next_hidden, following(self, data, logits, made)), self._kept(data, i, logits), here
+        return (here.next_hidden, following(self, data, i, logits, made)), self._kept(data, i, logits), here
 
-    def following(self, data, logits, made):
+    def following(self, data, i, logits, made):
+        predicted = of_predictions(self, data, logits, made)
+        if self.teacher_forcing == 0.0:
+            return predicted
+        hints = {name: values[i + 1] for name, values in data.hints.items()}
+        true = self.form.of(data.inputs, as_values(self.form.spec, hints, self.form.num_nodes))
+        return jax.tree.map(functools.partial(choose, self._forced(data, i)), true, predicted)
+
+    def of_predictions(self, data, logits, made):
         def revised(revise, names):
             return {name: revise(self.form.spec[name], logits[name]) for name in names}
 
@@ -119,7 +145,7 @@ def main() -> None:
             Validation("ood", min(32, options.far), 64),
             Validation("far", options.far, max(1, 64 // several), "benchmark", 1000, selects=False),
         ),
-        average=0.999, skipped_steps=50,
+        average=0.999, skipped_steps=50, teacher_forcing=arm.forcing,
     )  # fmt: skip
     narkit.train(config, callbacks=[Lines(options, arm)], threads=options.threads)
 

@@ -14,11 +14,14 @@
 //
 // Each warp has its own 32 features, so warps have nothing in common but what attention_cell.cuh holds.
 
+// FEATURES is 0 for TEAM, whose record has the mixed scalars, too; else the number of features that latents are made of.
+
 #define ATTENTION 1
+#define RECORDED (FEATURES ? N + 1 : N + 1 + P)
 #if N > 1200  // beyond 1,289 nodes an int cannot count all records
-#define RECORD ((long long)(N + 1 + P))
+#define RECORD ((long long)RECORDED)
 #else
-#define RECORD (N + 1 + P)
+#define RECORD RECORDED
 #endif
 #include "half.cuh"
 #include "triplets.cuh"
@@ -391,6 +394,9 @@ __device__ __forceinline__ void visit(
 // as of (j, k)), and parts of those of E1, E2, E3 and a.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
+#if FEATURES
+    const float* features,
+#endif
     const float* d_mixed, TIME_PARAMETERS float* d_i, float* d_j, float* d_k, float* d_scalars, float* small) {
   const Sample at(PARTS);
   const int part = blockIdx.x % PARTS;
@@ -400,7 +406,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;
   record += at.at(TIMED_record, NOW) * N * N * RECORD;
-  d_mixed += at.index * N * N * (P + 1);
+  d_mixed += at.index * N * N * GRADIENTS;
+#if FEATURES
+  features += at.at(TIMED_features, NOW) * N * N * FEATURES;
+#endif
   d_scalars += at.index * (2 + PARTS) * N * N * P;
   Gradients out;
   out.of_i = d_i + at.index * N * H;
@@ -433,6 +442,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
         const bool is_first = cell.a == 4 * part;
         __syncthreads();  // all have read what was there
         const Operands operands(terms, triplet, attention, cell);
+#if FEATURES
+        stage_expected(shared, features, d_mixed, cell);
+        __syncthreads();
+#endif
         stage_logits(shared, scalars, record, d_mixed, cell);
         stage_scalars(shared, scalars, cell);
         __syncthreads();
@@ -440,7 +453,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
         __syncthreads();
         visit(shared, terms, triplet, attention, operands, cell, factor, out, is_first);
         __syncthreads();
-        finish_scalars(shared, cell, factor, out, is_first);
+        finish_scalars(shared, record, d_mixed, cell, factor, out, is_first);
       }
   }
 }
