@@ -119,7 +119,7 @@ def test_network_equals_plain_network(algorithm: str, processor: str, hints: str
 @pytest.mark.slow
 def test_comparisons_are_read_like_other_inputs() -> None:
     """They are scalars of edges and of nodes, in front of those of the graph."""
-    reasoner, loss = network_and_loss("binary_search", "team", comparisons=True)
+    reasoner, loss = network_and_loss("binary_search", "team_plus", comparisons=True)
     with emulated():
         assert accelerate(reasoner).fast
     expected, expected_gradients = jax.jit(jax.value_and_grad(loss))(reasoner)
