@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import os
 import pickle
 import subprocess
@@ -9,10 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import equinox as eqx
 import pytest
 
 import narkit
 from narkit.errors import UnknownNameError
+from narkit.models.processors import written_out
 from narkit.report import figures, tables, writing
 from narkit.report.documents import readme_part
 from narkit.report.grid import Grid, read_grid
@@ -27,6 +30,7 @@ from narkit.sweeps.sweep import run_sweep
 from narkit.sweeps.systems import Systems, find_system, main_rule
 from narkit.sweeps.user_code import UserCode
 from narkit.training.presets import PRESETS
+from narkit.training.programs import Programs
 from narkit.training.record import RunRecord
 
 USERS = Path(__file__).parent / "users"
@@ -80,6 +84,19 @@ def test_systems_beyond_the_paper() -> None:
         system = narkit.SYSTEMS[name]
         assert (system.preset, system.rule, system.num_seeds) == ("plus", "ood_average", 5)
         assert main_rule(configs[name], system) == "ood_average"
+
+
+@pytest.mark.parametrize(
+    ("processor", "options"),
+    [("team_plus", {}), ("team_plus", {"mean": False}), ("team", {"num_heads": 2}), ("mpnn", {})],
+)
+def test_weights_are_known_as_those_of_their_configuration(processor: str, options: dict) -> None:
+    """A file names the class with all options, a configuration a registered name, perhaps with further options."""
+    config = narkit.TrainConfig("bfs", processor, processor_options=options, hidden_size=4)
+    reasoner = eqx.filter_eval_shape(Programs(config)._reasoner_of_seed, 0)
+    in_file = written_out(reasoner.processor_name, json.loads(reasoner.processor_options))
+    assert in_file == written_out(processor, options)
+    assert in_file != written_out("team", {"slope": 0.2})
 
 
 def test_settings_of_a_system_give_way_to_those_that_are_given() -> None:
