@@ -91,8 +91,8 @@ def describe_processor(processor: str | ProcessorFactory) -> tuple[str, str]:
 
 
 def written_out(name: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    """The class and, as JSON, all options of a named processor, so that `team_plus` and `team` with the same options are
-    the same. A file of weights has the one, a configuration the other."""
+    """The class and, as JSON, all options of a named processor, so that `team_plus` and `team` with its options are the
+    same. A file of weights has the one, a configuration the other."""
     factory = PROCESSORS[name]
     if not isinstance(factory, functools.partial):
         return name, json.dumps(dict(options), sort_keys=True)
