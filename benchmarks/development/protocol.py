@@ -36,8 +36,10 @@ class Arm:
     gate: float = -3.0  # where the bias of the gate starts
     forcing: float = 0.0  # how often a sample reads the true hints in training
     processor: str = "triplet_gmpnn"
+    options: tuple[tuple[str, object], ...] = ()  # of the processor
 
 
+PLUS = Arm(processor="team_plus")
 ARMS = {
     "soft": Arm(gradient=1.0),
     "damp": Arm(),
@@ -53,6 +55,15 @@ ARMS = {
     "all_forced": Arm("hard", forgets=True, gate=3.0, forcing=1.0),
     "team_damp": Arm(processor="team"),
     "team_through": Arm("through", processor="team"),
+    "plus": PLUS,
+    "plus_through": dataclasses.replace(PLUS, hints="through"),
+    "plus_forget": dataclasses.replace(PLUS, forgets=True, options=(("reads", "inputs"),)),
+    "plus_through_forget": dataclasses.replace(PLUS, hints="through", forgets=True, options=(("reads", "inputs"),)),
+    "plus_inputs": dataclasses.replace(PLUS, options=(("reads", "inputs"),)),
+    "plus_no_maxima": dataclasses.replace(PLUS, options=(("maxima", 0),)),
+    "plus_no_mean": dataclasses.replace(PLUS, options=(("mean", False),)),
+    "plus_learnt": dataclasses.replace(PLUS, options=(("scale", "learnt"),)),
+    "plus_one_direction": dataclasses.replace(PLUS, options=(("both_directions", False), ("values_of_kj", False))),
 }
 
 
@@ -138,7 +149,8 @@ def main() -> None:
     install(arm)
     several = narkit.ALGORITHMS[options.algorithm].multiplier
     config = narkit.TrainConfig(
-        options.algorithm, processor=arm.processor, hidden_size=options.width, steps=options.steps, test=False,
+        options.algorithm, processor=arm.processor, processor_options=dict(arm.options), test=False,
+        hidden_size=options.width, steps=options.steps,
         sizes=tuple(options.sizes),
         seeds=tuple(range(100, 100 + options.seeds)), validate_every=-(-options.steps // options.points),
         validations=(

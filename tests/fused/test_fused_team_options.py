@@ -7,19 +7,18 @@ from typing import Any
 import jax
 import pytest
 
+from narkit.fused import availability
 from narkit.models.processors import TEAM_PLUS
 
 from .emulation import emulated, needs_compiler
-from .plain_team_options import assert_equal_to_plain
-
-pytestmark = needs_compiler
+from .plain_team_options import assert_equal_to_plain, assert_folding_is_exact
 
 # Options, nodes, and scalars per edge.
-CASES: list[tuple[dict[str, Any], int, int]] = [
+WITH_KERNELS: list[tuple[dict[str, Any], int, int]] = [
     (TEAM_PLUS, 7, 3),
     ({"values_of_kj": True, "residual": True, "scale": "learnt", "latents": True}, 4, 1),
 ]
-SLOW: list[tuple[dict[str, Any], int, int]] = [
+OTHERS: list[tuple[dict[str, Any], int, int]] = [
     (TEAM_PLUS, 4, 0), (TEAM_PLUS, 13, 1), (TEAM_PLUS, 16, 3), (TEAM_PLUS, 20, 6), ({"latents": True}, 5, 2),
     ({"both_directions": True, "latents": True}, 5, 2), ({"maxima": 8, "mean": True, "reads": "hidden"}, 5, 2),
     ({"reads": "both"}, 5, 2), ({"mean": True}, 5, 2), ({"residual": True, "scale": "log"}, 5, 2),
@@ -35,13 +34,22 @@ def name_of(options: dict[str, Any], num_nodes: int, num_scalars: int) -> str:
     return f"{', '.join(chosen)}; nodes: {num_nodes}, scalars: {num_scalars}"
 
 
-@pytest.mark.parametrize(
-    ("options", "num_nodes", "num_scalars"),
-    [
-        pytest.param(*case, id=name_of(*case), marks=pytest.mark.slow if case in SLOW else ())
-        for case in [*CASES, *SLOW]
-    ],
-)
+def cases(slow: Any = ()) -> list[Any]:
+    chosen = [(case, ()) for case in WITH_KERNELS] + [(case, slow) for case in OTHERS]
+    return [pytest.param(*case, id=name_of(*case), marks=marks) for case, marks in chosen]
+
+
+@pytest.mark.parametrize(("options", "num_nodes", "num_scalars"), cases())
+def test_folding_is_exact(options: dict[str, Any], num_nodes: int, num_scalars: int) -> None:
+    """What the kernels are given, by formulas without rounding, equals the plain processor. `test_fused_latent_step`
+    compares the kernels with these formulas."""
+    with availability.use("fused"):
+        assert_folding_is_exact(options, num_nodes, num_scalars)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("options", "num_nodes", "num_scalars"), cases(slow=pytest.mark.slow))
 def test_processor_equals_plain_formulas(options: dict[str, Any], num_nodes: int, num_scalars: int) -> None:
+    """Both together, up to the noise of bfloat16."""
     with emulated():
         assert_equal_to_plain(options, 2, num_nodes, num_scalars, jax.devices()[0])

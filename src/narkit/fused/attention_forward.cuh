@@ -250,15 +250,13 @@ __device__ __forceinline__ void attend(
         const u32 e = shared.on_direction[0][step][at.q];
         multiply_add_half(sums, of_ik[a].words[step], e, e, step ? sums : on_nodes);
       }
-      float logit[2];
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        logit[r] = k[r] < N ? bent[a][r] + sums[2 * r] + linear[r] : -1e30f;
-        if (SAVE && i < N && my_j < N && k[r] < N) record[(i * N + my_j) * RECORD + k[r]] = logit[r];
-      }
 #if FEATURES
 #pragma unroll
-      for (int r = 0; r < 2; ++r) shared.of_edges[threadIdx.x / 32][4 * a + at.q][at.g + 8 * r] = logit[r];
+      for (int r = 0; r < 2; ++r) {
+        const float logit = k[r] < N ? bent[a][r] + sums[2 * r] + linear[r] : -1e30f;
+        if (SAVE && i < N && my_j < N && k[r] < N) record[(i * N + my_j) * RECORD + k[r]] = logit;
+        shared.of_edges[threadIdx.x / 32][4 * a + at.q][at.g + 8 * r] = logit;
+      }
     }
     __syncwarp();
     mix.add(shared.of_edges[threadIdx.x / 32], part, 16 * chunk);
@@ -266,7 +264,13 @@ __device__ __forceinline__ void attend(
   }
   mix.template write<SAVE>(part, scalars, maxima, features, record);
 #else
-      float higher = fmaxf(fmaxf(highest[a], logit[0]), logit[1]);
+      float logit[2], higher = highest[a];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        logit[r] = k[r] < N ? bent[a][r] + sums[2 * r] + linear[r] : -1e30f;
+        if (SAVE && i < N && my_j < N && k[r] < N) record[(i * N + my_j) * RECORD + k[r]] = logit[r];
+        higher = fmaxf(higher, logit[r]);
+      }
 #pragma unroll
       for (int step = 4; step < 32; step *= 2) higher = fmaxf(higher, __shfl_xor_sync(0xffffffff, higher, step));
       const float shrink = __expf(highest[a] - higher), weight[2] = {__expf(logit[0] - higher), __expf(logit[1] - higher)};

@@ -128,7 +128,7 @@ def backward(
         d_scalars = d_scalars + d_features[..., first : first + num_scalars]
         first += num_scalars
     d_of_maxima, d_directions = [], None
-    if weights.maxima is not None:
+    if weights.maxima is not None and saved.winners is not None:
         of_maxima, through_maxima, d_directions = triplet_messages.backward(
             terms, scalars, weights.maxima, saved.winners, d_features, first
         )

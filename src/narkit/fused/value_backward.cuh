@@ -21,11 +21,37 @@ struct Directions {
   }
 };
 
+// A row tile of the gradient of `mixed V + v` as a left operand, whose columns are this warp's.
+struct OperandsOfSums {
+  Backward::Sums& sums;
+  __device__ __forceinline__ void operator()(int m, u32 (&high)[4], u32 (&low)[4]) const {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float* v = sums[m][e / 2] + 2 * (e % 2);
+      const Split both(v[0], v[1]);
+      high[e] = both.high, low[e] = both.low;
+    }
+  }
+};
+
+// The same for all row tiles, made once for those who ask several times.
+struct SplitSums {
+  u32 all_high[Backward::MT][4], all_low[Backward::MT][4];
+  __device__ __forceinline__ SplitSums(Backward::Sums& sums) {
+#pragma unroll
+    for (int m = 0; m < Backward::MT; ++m) OperandsOfSums{sums}(m, all_high[m], all_low[m]);
+  }
+  __device__ __forceinline__ void operator()(int m, u32 (&high)[4], u32 (&low)[4]) const {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) high[e] = all_high[m][e], low[e] = all_low[m][e];
+  }
+};
+
 // From the gradient of `mixed V + v`, which this warp has for its columns: the gradients of V and v, to `small`, and a
 // share in those of the mixed scalars, to `of_warps`; for 8 STEPS scalars from `first_p` on, and 8 ROW_STEPS rows of V, v.
-template <int STEPS, int ROW_STEPS>
+template <int STEPS, int ROW_STEPS, typename F>
 __device__ __forceinline__ void pull_through_value(
-    Backward::Sums& sums, const Directions<STEPS>& directions, const float* mixed, int first_p, float* of_warps,
+    const F& operand_of, const Directions<STEPS>& directions, const float* mixed, int first_p, float* of_warps,
     float* small) {
   static_assert(Backward::NT == 2, "the columns of a warp are the inputs of one step of the matrix units");
   const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
@@ -35,12 +61,7 @@ __device__ __forceinline__ void pull_through_value(
 #pragma unroll
   for (int m = 0; m < Backward::MT; ++m) {
     u32 high[4], low[4];
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const float* v = sums[m][e / 2] + 2 * (e % 2);
-      const Split both(v[0], v[1]);
-      high[e] = both.high, low[e] = both.low;
-    }
+    operand_of(m, high, low);
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       const float2* d = directions.numbers[step];
