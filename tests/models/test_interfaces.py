@@ -15,7 +15,6 @@ from narkit.fused import recognition
 from narkit.models.comparisons import compare, comparisons
 from narkit.models.edge_pointers import PAIR_SIZE, is_edge_pointer
 from narkit.models.encoders import as_values
-from narkit.models.interfaces import Interfaces
 from narkit.models.network import DeviceBatch
 from narkit.models.pointer_decoders import points
 from narkit.models.processors.team import TEAM
@@ -305,9 +304,12 @@ def test_a_file_with_an_unknown_interface_is_refused(tmp_path, monkeypatch):
 )
 def test_wrong_options_are_refused(option, value, message):
     with pytest.raises(ValueError, match=message):
-        Interfaces(**{option: value})
-    with pytest.raises(ValueError, match=message):
         narkit.TrainConfig(algorithms="bfs", **{option: value})
+
+
+def test_a_reasoner_refuses_unknown_words():
+    with pytest.raises(ValueError, match="lossless"):
+        narkit.Reasoner("bfs", "mpnn", 4, edge_pointers="losless", key=jax.random.key(0))
 
 
 def test_settings_reach_the_network():
