@@ -23,8 +23,10 @@ from .plain_step import (
     SLOPE,
     attention_logits,
     difference,
+    outer,
     product,
     product_of_message,
+    rounded,
     rounded_on_the_way_back,
     updated,
 )
@@ -117,8 +119,23 @@ def plain_features(case: Case, terms: Array, s: Array, weights: FeatureWeights) 
         of_k, of_i, of_j = jnp.split(terms[..., 7 * H :], 3, axis=-1)
         ki, kj, ij = (s @ directions for directions in weights.maxima)
         m = of_k[:, :, None, None] + ki[:, :, :, None] + kj[:, :, None]  # (k, i, j)
-        parts.append(m.max(1) + of_i[:, :, None] + of_j[:, None] + ij)
+        # Not by `max`, whose gradient compares with numbers that the compiler may have rounded otherwise.
+        highest = jnp.take_along_axis(m, m.argmax(1)[:, None], axis=1)[:, 0]
+        parts.append(highest + of_i[:, :, None] + of_j[:, None] + ij)
     return jnp.concatenate(parts, axis=-1)
+
+
+@jax.custom_vjp
+def product_of_halves(x: Array, weights: Array) -> Array:
+    """A product of factors that are sums of two bfloat16 numbers each, without that of both second ones."""
+    (first, second), (weight, rest) = ((rounded(factor), rounded(factor - rounded(factor))) for factor in (x, weights))
+    return second @ weight + first @ rest + first @ weight
+
+
+product_of_halves.defvjp(
+    lambda x, weights: (product_of_halves(x, weights), (x, weights)),
+    lambda saved, d: (d @ saved[1].T, outer(saved[0], d)),
+)
 
 
 def plain(case: Case, problem: Problem, senders: Array) -> tuple[tuple[Array, Array], Array]:
@@ -127,7 +144,7 @@ def plain(case: Case, problem: Problem, senders: Array) -> tuple[tuple[Array, Ar
     _, value, value_offset, products, biases = message
     receive, send, from_node, from_gate = jnp.split(terms[..., 3 * H : 7 * H], 4, axis=-1)
     c = plain_features(case, terms, s, features)
-    latents = jax.nn.relu(c @ value + value_offset)
+    latents = jax.nn.relu(product_of_halves(c, value) + value_offset)
     inner = rounded_on_the_way_back(product(latents, products[0]) + receive[:, None] + send[:, :, None])
     inner = rounded_on_the_way_back(product(jax.nn.relu(inner), products[1]) + biases[0])
     sent = product(jax.nn.relu(inner), products[2]) + biases[1]

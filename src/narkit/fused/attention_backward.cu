@@ -108,13 +108,14 @@ __device__ __forceinline__ void add_to_scalars(
 
 // Keeps the gradients of a row's scalars, or of two rows; `of_row` is where this lane's first two go.
 template <int COLUMN_HALVES>
-__device__ __forceinline__ void keep_scalars(float* of_row, const float (&sums)[SCALAR_STEPS][4]) {
+__device__ __forceinline__ void keep_scalars(Share* of_row, const float (&sums)[SCALAR_STEPS][4]) {
 #pragma unroll
   for (int step = 0; step < SCALAR_STEPS; ++step)
 #pragma unroll
     for (int half = 0; half < COLUMN_HALVES; ++half)
       if (8 * step + 2 * Lane().q < P)
-        *(float2*)(of_row + half * 8 * EVEN_P + 8 * step) = make_float2(sums[step][2 * half], sums[step][2 * half + 1]);
+        write_share(of_row + half * 8 * (EVEN_P / 2 * WORDS) + 4 * WORDS * step, sums[step][2 * half],
+                    sums[step][2 * half + 1]);
 }
 
 template <int COUNT>
@@ -192,7 +193,7 @@ __device__ __forceinline__ void visit(
   const u32 (*columns)[OPERAND_WORDS] = shared.columns[0] + lane;
   const u32 *flipped = shared.flipped[0][0] + lane, *packed = shared.packed[0][at.q];
   const uint4* of_pairs = shared.of_pairs[warp][0][0] + at.g;
-  float* of_row = shared.of_scalars[warp][0][at.g] + 2 * at.q;
+  Share* of_row = shared.of_scalars[warp][0][at.g] + WORDS * at.q;
 
 #pragma unroll 1
   for (int four = 0; four < FOURS; ++four) {
@@ -247,7 +248,7 @@ __device__ __forceinline__ void visit(
       }
       keep_scalars<HALVES>(of_row, of_scalars);
       columns += 32 * HALVES, flipped += FLIPPED * SCALAR_STEPS * HALVES, packed += 4 * (4 * HALVES + 4);
-      of_pairs += 16, of_row += HALVES * 8 * EVEN_P;
+      of_pairs += 16, of_row += HALVES * 8 * (EVEN_P / 2 * WORDS);
     }
 
     // The sums over c are complete: for b = q, two nodes a each.
@@ -294,7 +295,7 @@ __device__ __forceinline__ void visit(
         of_j.v[2 * tile + r] = over_c[tile][0][2 * r] + over_c[tile][0][2 * r + 1] +
                                (over_c[tile][1][2 * r] + over_c[tile][1][2 * r + 1]);
     }
-    keep_scalars<2>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
+    keep_scalars<2>(shared.of_scalars[warp][row][at.g] + WORDS * at.q, of_scalars);
     __syncwarp();  // all have read what pairs of these b add; the gradients of x_j take its place
     ((float4*)shared.of_pairs[warp][4 * four])[lane] = make_float4(of_j.v[0], of_j.v[1], of_j.v[2], of_j.v[3]);
   }
@@ -326,7 +327,7 @@ __device__ __forceinline__ void visit(
             shared.flipped[row + HALVES - 1][step][lane]);
       add_to_scalars<HALVES>(of_scalars, over_b[tile][a], weighted_e2.words[tile]);
     }
-    keep_scalars<HALVES>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
+    keep_scalars<HALVES>(shared.of_scalars[warp][row][at.g] + WORDS * at.q, of_scalars);
   }
 #pragma unroll
   for (int half = 0; half < HALVES; ++half) {

@@ -19,7 +19,7 @@
 #define SHARERS (THREADS / (4 * WIDTH))  // threads that share the triplets of a and c
 #define SMALL (3 * P + 1)
 // As many as shared memory has room for.
-#define BLOCKS_PER_SM (N > 8 ? (P > 6 ? 2 : 3) : P > 8 ? 2 : P > 4 ? 3 : 4)
+#define BLOCKS_PER_SM (N > 8 ? (P > (SHORT_SHARES ? 8 : 6) ? 2 : 3) : P > 8 ? 2 : P > 4 ? 3 : 4)
 
 // Features: a warp has 32 of them, in two tiles of sixteen rows. A lane has four neighbours, two of each tile: its rows
 // g and g + 8. This is the first.
@@ -77,6 +77,20 @@ struct alignas(16) WeightedDirections {
 #define GRADIENTS (P + 1)
 #endif
 
+// What a warp's features contribute to the gradients of two scalars: rounded to bfloat16 where these take much room.
+#define SHORT_SHARES (FEATURES && P > 6)
+#if SHORT_SHARES
+#define WORDS 1  // of two
+typedef u32 Share;
+__device__ __forceinline__ void write_share(Share* out, float x, float y) { *out = pack(x, y); }
+__device__ __forceinline__ float2 read_share(const Share* from) { return unpack_pair(*from); }
+#else
+#define WORDS 2
+typedef float Share;
+__device__ __forceinline__ void write_share(Share* out, float x, float y) { *(float2*)out = make_float2(x, y); }
+__device__ __forceinline__ float2 read_share(const Share* from) { return *(const float2*)from; }
+#endif
+
 struct BackwardMemory {
   u32 columns[ROWS][32][OPERAND_WORDS];  // scalars of edges as right operands: columns are edges
   u32 flipped[ROWS][SCALAR_STEPS][FLIPPED];  // the same, rounded, where columns are scalars
@@ -88,7 +102,7 @@ struct BackwardMemory {
 #endif
   u32 starts[4][4][HALVES];  // by a and q: sums over b
   union {
-    float of_scalars[WARPS][ROWS][8][EVEN_P];  // gradients, of each warp's features
+    Share of_scalars[WARPS][ROWS][8][EVEN_P / 2 * WORDS];  // gradients, of each warp's features
     struct {                                   // before that
       float logits[4][SENT][WIDTH];
       float totals[SHARERS][4][WIDTH];  // sums over b
@@ -288,7 +302,7 @@ __device__ __forceinline__ void finish_scalars(
       float2& total = totals[pair] = make_float2(0.0f, 0.0f);
 #pragma unroll
       for (int w = 0; w < WARPS; ++w) {
-        const float2 of_warp = *(const float2*)(shared.of_scalars[w][row][column] + 2 * pair);
+        const float2 of_warp = read_share(shared.of_scalars[w][row][column] + WORDS * pair);
         total = make_float2(total.x + of_warp.x, total.y + of_warp.y);
       }
     }

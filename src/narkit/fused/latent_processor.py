@@ -116,10 +116,13 @@ def _node_weights(
     directions = [graph[i].directions if i in graph else blank for i, blank in enumerate(blanks)]
     offsets = [jnp.zeros(width) + added.get(i, 0.0) for i, width in enumerate(widths)]
     offsets = [offset + graph[i].offset if i in graph else offset for i, offset in enumerate(offsets)]
+    (dense,) = nodes.dense_weights
+    if layer.reads is None:  # the first terms do not read hidden states, and neither do the last, which are few
+        dense = dense[:, 3 * size :]
     return NodeWeights.of(
         jnp.concatenate([nodes.basis.directions, jnp.concatenate(directions, axis=1)]),
         nodes.basis.offset + jnp.concatenate(offsets),
-        nodes.dense_weights,
+        (dense,),
     )
 
 
