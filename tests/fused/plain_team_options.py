@@ -112,9 +112,10 @@ def by_folded_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
     received = sent.max(1)
     before = from_node + received @ update.on_message[0]
     if options.mean:
+        assert update.on_mean is not None
         before = before + sent.mean(1) @ update.on_mean
     next_hidden = _normalised(jax.nn.relu(before)) * update.vectors[0] + update.vectors[1]
-    if gated:
+    if update.gate is not None:
         opening = jax.nn.relu(from_gate[0] + received @ update.on_message[1])
         openness = jax.nn.sigmoid(opening @ update.gate + update.vectors[2])
         next_hidden = openness * next_hidden + (1 - openness) * inputs.hidden

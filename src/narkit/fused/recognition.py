@@ -60,7 +60,7 @@ ATTENTION_OPTIONS = (
 KNOWN_FIELDS: dict[type, set[str]] = {
     Reasoner: {
         "encoders", "output_decoders", "hint_decoders", "processor", "algorithms", "hidden_size", "hints",
-        "processor_name", "processor_options",
+        "processor_name", "processor_options", "interfaces",
     },
     Encoders: {"linears", "hidden_size"},
     Decoders: {"by_probe", "hidden_size", "latent_size"},
