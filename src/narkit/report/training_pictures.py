@@ -69,7 +69,8 @@ def draw_attention(reasoner: Reasoner, batch: Batch) -> Figure:
     _draw_weights(one, weights[node], "receiver j", "third node k", f"all weights of the edges from node {node}")
     for axis in (strongest, one):
         figure.colorbar(axis.images[0], ax=axis, shrink=0.8)
-    figure.suptitle(f"Triplet Edge Attention on {batch.algorithm}: how much node k counts for the edge from i to j")
+    title = f"Triplet Edge Attention on {batch.algorithm}: how much node k counts for the edge from i to j"
+    figure.suptitle(f"{title}\n", fontsize=13)  # an empty line keeps it apart from the titles below
     return figure
 
 
