@@ -2,8 +2,8 @@
 
     JAX_PLATFORMS=cpu JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 python benchmarks/launches_without_gpu.py h200.txtpb
 
-Compiles a training step for a GPU by its description, with JAX's CUDA packages installed (extra `cuda`), and counts what
-the program launches. Descriptions are among XLA's sources, in xla/backends/gpu/target_config/specs.
+Compiles a training step for a GPU by its description, with JAX's CUDA packages installed (extra `cuda`), and counts
+what the program launches. Descriptions are among XLA's sources, in xla/backends/gpu/target_config/specs.
 """
 
 from __future__ import annotations

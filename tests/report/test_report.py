@@ -1,5 +1,6 @@
 """`narkit report`: the files of a report, and its page."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ import narkit
 from narkit.cli import app
 from narkit.report import figures, paper, writing
 from narkit.report.grid import Grid, read_grid
+from narkit.report.page import DARK
+from narkit.report.training_pictures import ON_DARK, ON_LIGHT
 
 from ..solve.viewer.chromium import Chromium
 
@@ -148,6 +151,13 @@ def test_figures(grid: Grid, written: Path) -> None:
     assert "Triplet-GMPNN: not run" in curves  # depth-first search has TEAM alone
     chart = (written / "categories.svg").read_text()
     assert "1 of 3 run" in chart and "not run" in chart and "4 of 30 run" in chart
+
+
+def test_every_colour_of_the_attention_reads_in_the_dark(written: Path) -> None:
+    """Each turns with the page, or stands on a cell that keeps its colour."""
+    drawing = (written / "attention.svg").read_text()
+    used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", drawing))
+    assert used <= {*DARK, ON_LIGHT, ON_DARK}, used - set(DARK)
 
 
 def test_the_same_records_give_the_same_files(grid: Grid, written: Path, tmp_path: Path) -> None:

@@ -28,7 +28,10 @@ CAPTIONS = {
     "edge from i to j, the third node that counts most; on the right all weights of the edges from one node.",
 }
 # How a figure, which is drawn dark on white, is shown on a dark page.
-DARK = {"#1f2430": "#e6e8ec", "#6b7280": "#a3abb8", "#ffffff": "#14171c", "#e5e7eb": "#2b313b", "#000000": "#e6e8ec"}
+DARK = {
+    **{"#1f2430": "#e6e8ec", "#6b7280": "#a3abb8", "#ffffff": "#14171c", "#e5e7eb": "#2b313b", "#000000": "#e6e8ec"},
+    **{"#1b2330": "#e6e8ec", "#525c6b": "#a3abb8", "#b9c1cc": "#5b6573", "#eef0f3": "#222831", "#bcd7fb": "#1e4a80"},
+}
 
 
 def page(grid: Grid, tables: Sequence[Table], figures: Mapping[str, Path | str]) -> str:

@@ -16,6 +16,9 @@ from narkit.report.picture import draw_graph
 from narkit.training.record import RunRecord
 
 
+ON_LIGHT, ON_DARK = "#111111", "#fefefe"  # letters on a coloured cell, which stay as they are on a dark page
+
+
 def save_curves(record: RunRecord, path: Path) -> None:
     """The training loss and the validation scores over the steps, a line per seed."""
     figure = Figure(figsize=(9, 3.4), layout="constrained")
@@ -63,7 +66,7 @@ def draw_attention(reasoner: Reasoner, batch: Batch) -> Figure:
     _draw_weights(strongest, weights.max(-1), "sender i", "receiver j", "largest weight, and its third node k")
     largest = weights.max(-1)
     for (i, j), k in np.ndenumerate(weights.argmax(-1)):
-        colour = "black" if largest[i, j] > largest.max() / 2 else "white"
+        colour = ON_LIGHT if largest[i, j] > largest.max() / 2 else ON_DARK
         strongest.text(j, i, str(k), ha="center", va="center", fontsize=8, color=colour)
     node = int(np.argmax(batch.inputs["s"][0])) if "s" in batch.inputs else 0
     _draw_weights(one, weights[node], "receiver j", "third node k", f"all weights of the edges from node {node}")
