@@ -15,7 +15,6 @@ from narkit.models.processors.team import TEAM
 from narkit.report.picture import draw_graph
 from narkit.training.record import RunRecord
 
-
 ON_LIGHT, ON_DARK = "#111111", "#fefefe"  # letters on a coloured cell, which stay as they are on a dark page
 
 
