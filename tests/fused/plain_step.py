@@ -73,7 +73,7 @@ def fused(problem: Problem) -> Array:
 def chosen_senders(problem: Problem) -> Array:
     """Whose message the kernels found to be the highest, for every receiver and feature."""
     weights = MessageWeights.of(*problem.message)
-    return messages.forward_saving(problem.terms, problem.scalars, weights, problem.slope).best
+    return messages.forward_saving(problem.terms, problem.scalars, weights, messages.Options(problem.slope)).best
 
 
 def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
@@ -85,7 +85,7 @@ def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
     *in_attention, receive, send, from_node, from_gate = jnp.split(terms, terms.shape[-1] // H, axis=-1)
     edges = s
     if attention is not None:
-        alpha = jax.nn.softmax(_attention_logits(problem.slope, in_attention, s, attention), axis=-1)
+        alpha = jax.nn.softmax(attention_logits(problem.slope, in_attention, s, attention), axis=-1)
         edges = jnp.einsum("bijk,bikp->bijp", alpha, s)
     edges = edges @ value + value_offset
     added = receive[:, None] + send[:, :, None]
@@ -97,13 +97,21 @@ def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
     sent = product(jax.nn.relu(inner), products[-1]) + biases[1]
     received = jnp.take_along_axis(sent, senders[:, None], axis=1)[:, 0]
 
-    update = jax.nn.relu(from_node + _product_of_message(received, on_message[0]))
+    before = (
+        from_node + product_of_message(received, on_message[0]),
+        from_gate + product_of_message(received, on_message[1]),
+    )
+    return updated(*before, hidden, gate, vectors), jax.lax.stop_gradient(sent.max(1) - received)
+
+
+def updated(before: Array, before_gate: Array, hidden: Array, gate: Array, vectors: Array) -> Array:
+    """The next hidden state, from what is rectified for the update and for the gate."""
+    update = jax.nn.relu(before)
     centred = update - update.mean(-1, keepdims=True)
     scale, offset, gate_bias = vectors
     update = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5) * scale + offset
-    opening = jax.nn.relu(from_gate + _product_of_message(received, on_message[1]))
-    openness = jax.nn.sigmoid(rounded_on_the_way_back(product(opening, gate) + gate_bias))
-    return openness * update + (1 - openness) * hidden, jax.lax.stop_gradient(sent.max(1) - received)
+    openness = jax.nn.sigmoid(rounded_on_the_way_back(product(jax.nn.relu(before_gate), gate) + gate_bias))
+    return openness * update + (1 - openness) * hidden
 
 
 def _half(x: Array) -> Array:
@@ -123,7 +131,7 @@ def _vectors_of_pairs(nodes: Any, s: Array, directions: Array) -> tuple[Array, A
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attention_logits(slope: float, nodes: Any, s: Array, attention: Attention) -> Array:
+def attention_logits(slope: float, nodes: Any, s: Array, attention: Attention) -> Array:
     """The logits of the attention, with sums in half precision."""
     ij, ik, jk = _vectors_of_pairs(nodes, s, attention.triplet)
     t = _half(_half(ik + ij) + jk)
@@ -164,7 +172,7 @@ def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
     return to_nodes, to_scalars, Attention(to_directions * attention.weights, to_weights)
 
 
-_attention_logits.defvjp(lambda slope, *arguments: (_attention_logits(slope, *arguments), arguments), _pull_back_logits)
+attention_logits.defvjp(lambda slope, *arguments: (attention_logits(slope, *arguments), arguments), _pull_back_logits)
 
 
 def rounded(x: Array) -> Array:
@@ -188,13 +196,13 @@ product.defvjp(
 
 
 @jax.custom_vjp
-def _product_of_message(x: Array, weights: Array) -> Array:
+def product_of_message(x: Array, weights: Array) -> Array:
     """The same, but the gradient of the weights is not the kernels' business and rounds nothing."""
     return rounded(x) @ rounded(weights)
 
 
-_product_of_message.defvjp(
-    lambda x, weights: (_product_of_message(x, weights), (x, weights)),
+product_of_message.defvjp(
+    lambda x, weights: (product_of_message(x, weights), (x, weights)),
     lambda saved, d: (rounded(d) @ rounded(saved[1]).T, outer(saved[0], d)),
 )
 

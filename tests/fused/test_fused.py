@@ -17,6 +17,7 @@ from narkit.bench.subjects import load_plain_team
 from narkit.fused import accelerate
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
+from narkit.models.unrolling import DEFAULT_UNROLLING, Unrolling
 
 from .emulation import emulated, needs_compiler
 from .plain_step import assert_equal_to_plain
@@ -50,9 +51,11 @@ def test_other_sizes_and_several_samples(num_nodes: int, attends: bool) -> None:
         assert_equal_to_plain(2, 3 if num_nodes < 33 else 1, num_nodes, 8, attends, device=jax.devices()[0])
 
 
-PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu")  # the files of its kernels
+# The files of its kernels.
+PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu", "latent_features.cu", "triplet_messages.cu")
 NETWORKS = [
     ("bfs", "team", "encoded"),
+    ("bfs", "team_plus", "encoded"),
     pytest.param("bfs", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
     pytest.param("segments_intersect", "team", "none", marks=pytest.mark.slow),  # its edges have no scalars
     pytest.param("floyd_warshall", "team", "encoded", marks=pytest.mark.slow),  # its edges point
@@ -64,6 +67,9 @@ NETWORKS = [
     pytest.param("jarvis_march", "team", "encoded", marks=pytest.mark.slow),  # no pointers
     pytest.param("kmp_matcher", "team", "encoded", marks=pytest.mark.slow),
     pytest.param("insertion_sort", "team", "encoded", marks=pytest.mark.slow),
+    pytest.param("floyd_warshall", "team_plus", "encoded", marks=pytest.mark.slow),
+    pytest.param("mst_kruskal", "team_plus", "encoded", marks=pytest.mark.slow),
+    pytest.param("segments_intersect", "team_plus", "encoded", marks=pytest.mark.slow),
     pytest.param("matrix_chain_order", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
 ]
 
@@ -72,14 +78,16 @@ def batch_of(algorithm: str) -> DeviceBatch:
     return DeviceBatch.of(narkit.sample(algorithm, size=4, batch_size=2, seed=9))
 
 
-def network_and_loss(algorithm: str, processor: str, hints: str = "encoded") -> tuple[narkit.Reasoner, Callable]:
+def network_and_loss(
+    algorithm: str, processor: str, hints: str = "encoded", options: Unrolling = DEFAULT_UNROLLING
+) -> tuple[narkit.Reasoner, Callable]:
     batch = batch_of(algorithm)
     assert batch.num_steps > 1  # or the hidden state plays no part
     reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0))
-    if processor == "team":  # in a new network all third nodes count nearly the same and gradients are mostly noise
+    if processor != "triplet_gmpnn":  # or third nodes count nearly the same and gradients are mostly noise
         reasoner = eqx.tree_at(lambda r: r.processor.attention.attention, reasoner, replace_fn=lambda a: 10 * a)
     return reasoner, lambda network: objective.loss(
-        network, batch, key=jax.random.key(1), bind=accelerate(network).form
+        network, batch, key=jax.random.key(1), options=options, bind=accelerate(network, options).form
     )
 
 
@@ -101,8 +109,13 @@ def test_network_equals_plain_network(algorithm: str, processor: str, hints: str
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
     if processor == "team" and hints == "encoded" and algorithm != "insertion_sort":  # whose permutations are noisy
         assert float(value) == pytest.approx(one_file_loss(reasoner, algorithm), rel=1e-3)
-    leaves = zip(jax.tree_util.tree_leaves_with_path(expected_gradients), jax.tree.leaves(gradients), strict=True)
-    total = np.sqrt(sum(np.sum(leaf**2) for leaf in jax.tree.leaves(expected_gradients)))
+    assert_same_directions(gradients, expected_gradients)
+
+
+def assert_same_directions(gradients: Any, expected: Any) -> None:
+    """Gradients of large weights point the same way and are as long."""
+    leaves = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(gradients), strict=True)
+    total = np.sqrt(sum(np.sum(leaf**2) for leaf in jax.tree.leaves(expected)))
     compared = 0
     for (path, leaf), ours in leaves:
         norm, our_norm = np.linalg.norm(leaf), np.linalg.norm(ours)
@@ -134,7 +147,14 @@ def kernels_of(eqns: Iterable[Any]) -> Counter[str]:
     return Counter(kernel.name for kernel in launched if kernel.source in PROCESSOR)
 
 
-@pytest.mark.parametrize("processor", ["team", "triplet_gmpnn"])
+KERNELS = {  # forward, backward
+    "team": (["messages"], ["messages", "attention"]),
+    "team_plus": (["messages", "features", "triplets"], ["messages", "attention", "triplets"]),
+    "triplet_gmpnn": (["messages", "triplets"], ["messages", "triplets"]),
+}
+
+
+@pytest.mark.parametrize("processor", KERNELS)
 def test_kernels_run_once_per_step_and_direction(processor: str) -> None:
     """The time loop keeps what kernels give on the way forth, and finishes the gradients of weights after the loop."""
     reasoner, loss = network_and_loss("bfs", processor)
@@ -142,11 +162,16 @@ def test_kernels_run_once_per_step_and_direction(processor: str) -> None:
         program = jax.make_jaxpr(jax.grad(loss))(reasoner)
         evaluation = jax.make_jaxpr(lambda network: loss(network))(reasoner)
     forth, back = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
-    assert kernels_of(forth) == Counter(["messages_forward_saving", "update_forward"])
-    attention = ["attention_backward"] if processor == "team" else []
-    assert kernels_of(back) == Counter(["update_backward", "messages_backward", *attention])
-    assert kernels_of(operations(program.jaxpr)) == kernels_of(forth) + kernels_of(back)
-    assert kernels_of(operations(evaluation.jaxpr)) == Counter(["messages_forward", "update_forward"])
+    forward, backward = KERNELS[processor]
+    assert kernels_of(forth) == Counter([*(f"{name}_forward_saving" for name in forward), "update_forward"])
+    assert kernels_of(back) == Counter([*(f"{name}_backward" for name in backward), "update_backward"])
+    # Latents that output decoders read are made once more, after the loop.
+    again = [name for name in forward if name != "messages"]
+    after = [f"{name}_forward_saving" for name in again] + [f"{name}_backward" for name in backward if again][1:]
+    assert kernels_of(operations(program.jaxpr)) == kernels_of(forth) + kernels_of(back) + Counter(after)
+    assert kernels_of(operations(evaluation.jaxpr)) == Counter(
+        [f"{name}_forward" for name in (*forward, *again)] + ["update_forward"]
+    )
     in_loops = [eqn.params for eqn in (*forth, *back) if eqn.primitive.name == "fused_kernel"]
     assert all(params["rows"].ends for params in in_loops), "kernels that do not know which samples have ended"
     made = [eqn.outvars[0].aval.shape for eqn in back if eqn.primitive.name == "dot_general"]

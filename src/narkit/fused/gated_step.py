@@ -10,7 +10,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused import messages, update
-from narkit.fused.messages import MessageWeights
+from narkit.fused.messages import MessageWeights, Options
 from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
@@ -49,13 +49,13 @@ def gated_step_and_terms(
 
 
 def _primal(terms, scalars, hidden, message_weights, update_weights, slope):
-    message = messages.forward(terms, scalars, message_weights, slope)
+    (message,) = messages.forward(terms, scalars, message_weights, Options(slope))
     return update.forward(message, terms, hidden, update_weights), terms
 
 
 def _forward(terms, scalars, hidden, message_weights, update_weights, slope):
     # A time loop keeps what is named so for its way back, in place of running the kernels once more.
-    saved = messages.forward_saving(terms, scalars, message_weights, slope)
+    saved = messages.forward_saving(terms, scalars, message_weights, Options(slope))
     saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
     result = checkpoint_name(update.forward(saved.message, terms, hidden, update_weights), SAVED)
     return (result, terms), (terms, scalars, hidden, message_weights, update_weights, saved)
@@ -67,7 +67,9 @@ def _backward(slope, residuals, cotangents):
     d_message, d_last, d_hidden, d_gate, d_vectors = update.backward(
         saved.message, terms, hidden, update_weights, d_result
     )
-    d_first, d_scalars, d_message_weights = messages.backward(terms, scalars, message_weights, saved, d_message, slope)
+    d_first, d_scalars, d_message_weights = messages.backward(
+        terms, scalars, message_weights, saved, d_message, Options(slope)
+    )
     size = hidden.shape[-1]
     own = (len(d_first) + 2) * size
     d_terms = jnp.concatenate([*d_first, d_last, d_read_by_others[..., own:]], axis=-1)

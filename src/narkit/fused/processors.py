@@ -16,8 +16,9 @@ from jaxtyping import Array, Bool, Float
 from narkit.fused.bases import FusedBasis
 from narkit.fused.gated_step import gated_step_and_terms
 from narkit.fused.messages import Attention, MessageWeights
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
-from narkit.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
+from narkit.fused.triplet_messages import FEATURES, triplet_maxima
 from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold

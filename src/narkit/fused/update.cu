@@ -1,7 +1,8 @@
 // The update of the hidden state from the message that a node received. See update.py for the formulas.
 //
 // Compiled for SAMPLES samples of N nodes per seed, and with or without ATTENTION, which decides where the two terms of a
-// node stand. Samples and nodes count as one list of rows; blockIdx.x is a tile of 16 of them, blockIdx.z the seed.
+// node stand. Samples and nodes count as one list of rows; blockIdx.x is a tile of 16 of them, blockIdx.z the seed. With
+// MEAN the mean of the messages is read, too.
 //
 // There are few blocks, so what counts is how long one of them waits: weights are read long before they are multiplied,
 // everything but the operands of products stays in registers, and warps share sums over rows where they meet anyway.
@@ -12,6 +13,14 @@
 #define FRAGMENTS (H * H / 2)
 #define TILE (16 * TILE_STRIDE)
 #define EPSILON 1e-5f
+#define MATRICES (MEAN ? 3 : 2)  // that messages are multiplied with
+#if MEAN
+#define MEAN_PARAMETER(type, name) , type name
+#define MEAN_ARGUMENT(name) , name
+#else
+#define MEAN_PARAMETER(type, name)
+#define MEAN_ARGUMENT(name)
+#endif
 
 typedef Tiling<16, 8> T;  // eight warps with 16 rows and 16 columns each; a lane has two rows and four columns
 #define SHARES_STRIDE (T::N_WARPS + 1)
@@ -44,20 +53,28 @@ __device__ __forceinline__ const float2* shares_of_row(const float2* shares, int
   return shares + (T::row(0) + 8 * half) * SHARES_STRIDE;
 }
 
-// What both kernels compute, in registers: the rectified sums, normalised; 1 / their spread per row; how far the gate
-// is open; and as bits where the sums and the input of the gate are above zero. `meanwhile` reads what is needed next.
-template <typename F>
-__device__ __forceinline__ void open_gate(
-    const float* message, const float* terms, const u32* weights, const u32* gate, const float* bias, int first,
-    bf16* received, bf16* gate_input, float2* shares, T::Sums& normal, float (&spread)[2], T::Sums& openness,
-    u32& summed, u32& gated, F meanwhile) {
+// Rows of messages, rounded, to a tile in shared memory; zeros beyond the last.
+__device__ __forceinline__ void stage_rows(const float* message, int first, bf16* tile) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int row = warp; row < 16; row += T::N_WARPS) {
     float4 v = features(message + node_of(first + row) * H);
     if (first + row >= NODES) v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    *(uint2*)(received + row * TILE_STRIDE + 4 * lane) = make_uint2(pack(v.x, v.y), pack(v.z, v.w));
+    *(uint2*)(tile + row * TILE_STRIDE + 4 * lane) = make_uint2(pack(v.x, v.y), pack(v.z, v.w));
   }
+}
+
+// What both kernels compute, in registers: the rectified sums, normalised; 1 / their spread per row; how far the gate
+// is open; and as bits where the sums and the input of the gate are above zero. `meanwhile` reads what is needed next.
+template <typename F>
+__device__ __forceinline__ void open_gate(
+    const float* message MEAN_PARAMETER(const float*, average), const float* terms, const u32* weights, const u32* gate,
+    const float* bias, int first MEAN_PARAMETER(bf16*, averaged), bf16* received, bf16* gate_input, float2* shares,
+    T::Sums& normal, float (&spread)[2], T::Sums& openness, u32& summed, u32& gated, F meanwhile) {
+  stage_rows(message, first, received);
+#if MEAN
+  stage_rows(average, first, averaged);
+#endif
   T::Weights to_sums(weights), to_gate(weights + FRAGMENTS);
   T::for_pairs(normal, [&](int row, int column, float* v, int) {
     const float2 term = two(terms + node_of(first + row) * TERMS + FROM_NODE + column);
@@ -71,6 +88,10 @@ __device__ __forceinline__ void open_gate(
   T::multiply(openness, received, to_gate);
   T::Weights through_gate(gate);
   T::multiply(normal, received, to_sums);
+#if MEAN
+  T::Weights from_mean(weights + 2 * FRAGMENTS);
+  T::multiply(normal, averaged, from_mean);
+#endif
   meanwhile();
   summed = gated = 0;
   T::for_pairs(openness, [&](int row, int column, float* v, int pair) {
@@ -126,18 +147,22 @@ __device__ __forceinline__ void open_gate(
 #if defined(BUILD_update_forward)
 extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
-    const float* vectors, TIME_PARAMETERS float* result
+    const float* vectors MEAN_PARAMETER(const float*, average), TIME_PARAMETERS float* result
 #if TIMED_result
     , float* copy
 #endif
 ) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE;
   float2* shares = (float2*)(gate_input + TILE);
+#if MEAN
+  bf16* averaged = (bf16*)(shares + SHARES);
+  average += (long long)row_of(blockIdx.z, TIMED_mean, NOW) * NODES * H;
+#endif
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
-  weights += seed * 2 * FRAGMENTS;
+  weights += seed * MATRICES * FRAGMENTS;
   gate += seed * FRAGMENTS;
   vectors += seed * 3 * H;
   result += (long long)row_of(seed, TIMED_result, NOW) * NODES * H;
@@ -155,8 +180,8 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
   T::Sums normal, openness, before;
   float spread[2];
   u32 summed, gated;
-  open_gate(message, terms, weights, gate, vectors + 2 * H, first, received, gate_input, shares, normal, spread,
-            openness, summed, gated, [&]() {
+  open_gate(message MEAN_ARGUMENT(average), terms, weights, gate, vectors + 2 * H, first MEAN_ARGUMENT(averaged), received,
+            gate_input, shares, normal, spread, openness, summed, gated, [&]() {
               T::for_pairs(before, [&](int row, int column, float* v, int) {
                 const float2 h = two(hidden + node_of(first + row) * H + column);
                 v[0] = h.x, v[1] = h.y;
@@ -198,19 +223,24 @@ __device__ __forceinline__ void write_sum_over_rows(float* out, F f) {
 // (input and cotangent), and per tile the gradients of scale, offset and the gate's bias.
 extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
-    const u32* transposed_weights, const u32* transposed_gate, const float* vectors, const float* d_result,
-    TIME_PARAMETERS float* d_message, float* d_terms, float* d_hidden, bf16* gate_inputs, bf16* d_openings,
-    float* d_vectors) {
+    const u32* transposed_weights, const u32* transposed_gate, const float* vectors, const float* d_result
+    MEAN_PARAMETER(const float*, average), TIME_PARAMETERS float* d_message, float* d_terms, float* d_hidden,
+    bf16* gate_inputs, bf16* d_openings, float* d_vectors MEAN_PARAMETER(float*, d_average)) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE, *d_opening = gate_input + TILE;
   bf16 *d_summed = received, *d_gate_input = gate_input;  // when these are no longer needed
   float2 *shares = (float2*)(d_opening + TILE), *d_shares = shares + SHARES;
+#if MEAN
+  bf16* averaged = (bf16*)(d_shares + SHARES);
+  average += (long long)row_of(blockIdx.z, TIMED_mean, NOW) * NODES * H;
+  d_average += blockIdx.z * NODES * H;
+#endif
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
-  weights += seed * 2 * FRAGMENTS;
+  weights += seed * MATRICES * FRAGMENTS;
   gate += seed * FRAGMENTS;
-  transposed_weights += seed * 2 * FRAGMENTS;
+  transposed_weights += seed * MATRICES * FRAGMENTS;
   transposed_gate += seed * FRAGMENTS;
   vectors += seed * 3 * H;
   d_result += seed * NODES * H;
@@ -225,6 +255,9 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
     write_zeros(d_message + first * H, count, T::NUM_THREADS);
     write_zeros(d_terms + first * 2 * H, 2 * count, T::NUM_THREADS);
     write_zeros(d_hidden + first * H, count, T::NUM_THREADS);
+#if MEAN
+    write_zeros(d_average + first * H, count, T::NUM_THREADS);
+#endif
     write_zeros(gate_inputs + first * H, count, T::NUM_THREADS);
     write_zeros(d_openings + first * H, count, T::NUM_THREADS);
     write_zeros(d_vectors, 3 * H, T::NUM_THREADS);
@@ -234,8 +267,8 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
   T::Weights back_through_gate;
   float spread[2];
   u32 summed, gated;
-  open_gate(message, terms, weights, gate, vectors + 2 * H, first, received, gate_input, shares, normal, spread, sums,
-            summed, gated, [&]() {
+  open_gate(message MEAN_ARGUMENT(average), terms, weights, gate, vectors + 2 * H, first MEAN_ARGUMENT(averaged), received,
+            gate_input, shares, normal, spread, sums, summed, gated, [&]() {
               back_through_gate.start(transposed_gate);
               T::for_pairs(before, [&](int row, int column, float* v, int pair) {
                 const int node = node_of(first + row);
@@ -306,6 +339,14 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
   T::for_pairs(sums, [&](int row, int column, float* v, int) {
     if (first + row < NODES) *(float2*)(d_message + (first + row) * H + column) = make_float2(v[0], v[1]);
   });
+#if MEAN
+  T::Weights back_to_mean(transposed_weights + 2 * FRAGMENTS);
+  T::clear(sums);
+  T::multiply(sums, d_summed, back_to_mean);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
+    if (first + row < NODES) *(float2*)(d_average + (first + row) * H + column) = make_float2(v[0], v[1]);
+  });
+#endif
   write_sum_over_rows(d_vectors, [&](int pair) {
     const float *n = (const float*)normal + 2 * pair, *g = (const float*)d + 2 * pair;
     return make_float2(g[0] * n[0], g[1] * n[1]);
