@@ -17,7 +17,8 @@ import narkit
 from narkit.cli import app
 from narkit.report import figures, paper, writing
 from narkit.report.grid import Grid, read_grid
-from narkit.report.page import DARK
+from narkit.report.page import DARK, parts
+from narkit.report.rendering import Heading, Number, Row, Table
 from narkit.report.training_pictures import ON_DARK, ON_LIGHT
 
 from ..solve.viewer.chromium import Chromium
@@ -282,6 +283,32 @@ def test_the_page_in_chromium(written: Path, browser: Chromium, scheme: str, wid
     assert found["rows"] == [31, 15, 36, 33, 34]
     assert all(found["sticky"])
     assert browser.errors() == []
+
+
+def test_a_table_with_many_systems_is_shown_in_parts() -> None:
+    groups = [(f"system {n}", ("paper", "ours", "difference")) for n in range(7)]
+    headings = [Heading(f"{group}_{label}", label, group) for group, labels in groups for label in labels]
+    table = Table("t", "T", "corner", headings, [Row("bfs", "BFS", [Number(n) for n in range(len(headings))])])
+    shown = parts(table)
+    assert [len(part.headings) for part in shown] == [12, 9]  # four and three systems, none of them torn apart
+    assert [heading for part in shown for heading in part.headings] == headings
+    assert [cell for part in shown for cell in part.rows[0].cells] == table.rows[0].cells
+    assert parts(shown[0]) == [shown[0]]
+
+
+@pytest.mark.browser
+def test_tables_with_systems_of_ones_own_fit_a_screen(write_grid, make_record, browser: Chromium, tmp_path: Path):
+    folder = write_grid(tmp_path / "results", list(paper.labels()))
+    for system in ("gpgn", "gmpnn", "triplet_mpnn"):
+        for name in paper.labels():
+            (folder / "paper" / system).mkdir(exist_ok=True)
+            make_record(name, system).save(folder / "paper" / system / f"{name}.json")
+    writing.write_report(read_grid(folder), tmp_path / "report")
+    browser.look(1400)
+    browser.open(tmp_path / "report/index.html")
+    found = browser.do(LOOK)
+    assert found["cut"] == [] and all(found["sticky"])
+    assert "continued" in browser.do("return document.body.textContent")
 
 
 @pytest.mark.browser

@@ -6,6 +6,8 @@ The page is made from the templates beside this file; what is computed for it st
 from __future__ import annotations
 
 import base64
+import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ def page(grid: Grid, tables: Sequence[Table], figures: Mapping[str, Path | str])
         tables=tables,
         formats={"CSV": ".csv", "LaTeX": ".tex", "Markdown": ".md"},
         groups=_groups,
+        parts=parts,
         score=lambda cell: isinstance(cell, Score),
         origin=origin(grid),
         remarks=remarks(grid),
@@ -79,6 +82,30 @@ def _groups(table: Table) -> list[tuple[str, int]]:
         else:
             found.append((heading.group, 1))
     return found if any(group for group, _ in found) else []
+
+
+ROOM = 11.0  # how many columns of scores a page has beside the labels of rows, 1400 pixels wide
+
+
+def parts(table: Table) -> list[Table]:
+    """The table, or its columns in several ones below each other if they are more than fit; a group stays together."""
+    widths = [0.6 if heading.key.endswith("_difference") else 1.0 for heading in table.headings]
+    found: list[list[int]] = [[]]
+    for _, group in itertools.groupby(range(len(widths)), lambda index: table.headings[index].group or index):
+        columns = list(group)
+        if found[-1] and sum(widths[index] for index in (*found[-1], *columns)) > ROOM:
+            found.append([])
+        found[-1] += columns
+    if len(found) == 1:
+        return [table]
+    return [
+        dataclasses.replace(
+            table,
+            headings=[table.headings[index] for index in columns],
+            rows=[dataclasses.replace(row, cells=[row.cells[index] for index in columns]) for row in table.rows],
+        )
+        for columns in found
+    ]
 
 
 def _heat_map(grid: Grid, found: Findings) -> dict[str, Any]:
