@@ -18,7 +18,7 @@ from narkit.cli import app
 from narkit.report import figures, paper, writing
 from narkit.report.grid import Grid, read_grid
 from narkit.report.page import DARK, parts
-from narkit.report.rendering import Heading, Number, Row, Table
+from narkit.report.rendering import Heading, Row, Score, Table
 from narkit.report.training_pictures import ON_DARK, ON_LIGHT
 
 from ..solve.viewer.chromium import Chromium
@@ -288,9 +288,10 @@ def test_the_page_in_chromium(written: Path, browser: Chromium, scheme: str, wid
 def test_a_table_with_many_systems_is_shown_in_parts() -> None:
     groups = [(f"system {n}", ("paper", "ours", "difference")) for n in range(7)]
     headings = [Heading(f"{group}_{label}", label, group) for group, labels in groups for label in labels]
-    table = Table("t", "T", "corner", headings, [Row("bfs", "BFS", [Number(n) for n in range(len(headings))])])
+    cells = [Score(80.0, 10.0, 5) for _ in headings]  # 19 letters with their space, so 57 for a system
+    table = Table("t", "T", "corner", headings, [Row("bfs", "BFS", cells)])
     shown = parts(table)
-    assert [len(part.headings) for part in shown] == [12, 9]  # four and three systems, none of them torn apart
+    assert [len(part.headings) for part in shown] == [9, 9, 3]  # of 212 letters; no system is torn apart
     assert [heading for part in shown for heading in part.headings] == headings
     assert [cell for part in shown for cell in part.rows[0].cells] == table.rows[0].cells
     assert parts(shown[0]) == [shown[0]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,16 +84,20 @@ def _groups(table: Table) -> list[tuple[str, int]]:
     return found if any(group for group, _ in found) else []
 
 
-ROOM = 11.0  # how many columns of scores a page has beside the labels of rows, 1400 pixels wide
+ROOM = 220  # how many letters of a table fit a page 1400 pixels wide
 
 
 def parts(table: Table) -> list[Table]:
     """The table, or its columns in several ones below each other if they are more than fit; a group stays together."""
-    widths = [0.6 if heading.key.endswith("_difference") else 1.0 for heading in table.headings]
+    widths = [
+        _letters([heading.label, *(text(row.cells[index]) for row in table.rows)])
+        for index, heading in enumerate(table.headings)
+    ]
+    room = ROOM - _letters([table.corner, *(row.label for row in table.rows)])
     found: list[list[int]] = [[]]
     for _, group in itertools.groupby(range(len(widths)), lambda index: table.headings[index].group or index):
         columns = list(group)
-        if found[-1] and sum(widths[index] for index in (*found[-1], *columns)) > ROOM:
+        if found[-1] and sum(widths[index] for index in (*found[-1], *columns)) > room:
             found.append([])
         found[-1] += columns
     if len(found) == 1:
@@ -106,6 +110,11 @@ def parts(table: Table) -> list[Table]:
         )
         for columns in found
     ]
+
+
+def _letters(words: Iterable[str]) -> int:
+    """How wide a column is, with the space beside it."""
+    return max(map(len, words)) + 2
 
 
 def _heat_map(grid: Grid, found: Findings) -> dict[str, Any]:
