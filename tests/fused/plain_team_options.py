@@ -109,11 +109,13 @@ def by_folded_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
     received = sent.max(1)
     before = from_node + received @ update.on_message[0]
     if options.mean:
+        assert update.on_mean is not None
         before = before + sent.mean(1) @ update.on_mean
     rectified = jax.nn.relu(before)
     centred = rectified - rectified.mean(-1, keepdims=True)
     normal = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
     scale, offset, gate_bias = update.vectors
+    assert update.gate is not None
     openness = jax.nn.sigmoid(jax.nn.relu(from_gate + received @ update.on_message[1]) @ update.gate + gate_bias)
     next_hidden = openness * (normal * scale + offset) + (1 - openness) * inputs.hidden
     return next_hidden, [latents, latents] if bound.shows_latents else []

@@ -42,8 +42,14 @@ def on_gpu() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("processor", ["team", "team_plus", "triplet_gmpnn"])
-def test_what_has_kernels_runs_in_them(processor: str, on_gpu: None) -> None:
+WITH_KERNELS = [
+    "team", "team_plus", "triplet_gmpnn", "triplet_mpnn", "triplet_pgn", "triplet_gpgn", "mpnn", "gmpnn", "pgn", "gpgn",
+    "deepsets", functools.partial(TEAM, gated=False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("processor", WITH_KERNELS, ids=str)
+def test_what_has_kernels_runs_in_them(processor: Any, on_gpu: None) -> None:
     found = accelerate(shapes(processor))
     assert found.fast and found.form is not None and str(found) == "runs in fused kernels"
     assert found.report == {"fast": True, "reason": "", "parts": {"processor": "fast", "decoders": "fast"}}
@@ -90,7 +96,8 @@ def test_options_of_team_have_kernels(options: dict[str, Any], on_gpu: None) -> 
     ("options", "reason"),
     [
         ({"norm": True}, "norm=LayerNorm, which no kernel knows"),
-        ({"gated": False}, "TEAM without a gate has no kernels"),
+        ({"gated": False, "residual": True}, "TEAM with options but without a gate has no kernels"),
+        ({"gated": False, "mean": True}, "TEAM with options but without a gate has no kernels"),
         ({"maxima": 4}, "written for 8 maxima per edge, not 4"),
         ({"num_heads": 2, "latents": True}, "written for one head, not 2"),
     ],
@@ -154,7 +161,7 @@ def test_an_added_field_that_is_off_is_no_obstacle(on_gpu: None, monkeypatch: py
     """As if networks without a gate had been all there was: `gate` is new, and None."""
     known = recognition.KNOWN_FIELDS[recognition.MessagePassing] - {"gate"}
     monkeypatch.setitem(recognition.KNOWN_FIELDS, recognition.MessagePassing, known)
-    assert "messages of TripletMPNN have no kernels" in accelerate(shapes("triplet_mpnn")).plain["processor"]
+    assert accelerate(shapes("triplet_mpnn")).fast
     assert "gate=Gate, which no kernel knows" in accelerate(shapes("triplet_gmpnn")).plain["processor"]
     known = recognition.KNOWN_FIELDS[narkit.TripletEdgeAttention] - {"slope"}  # as if new, and with its default
     monkeypatch.setitem(recognition.KNOWN_FIELDS, narkit.TripletEdgeAttention, known)

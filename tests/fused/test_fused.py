@@ -14,13 +14,14 @@ from jax.extend.core import jaxprs_in_params
 
 import narkit
 from narkit.bench.subjects import load_plain_team
-from narkit.fused import accelerate
+from narkit.fused import accelerate, messages
+from narkit.fused.messages import MessageWeights
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 from narkit.models.unrolling import DEFAULT_UNROLLING, Unrolling
 
 from .emulation import emulated, needs_compiler
-from .plain_step import assert_equal_to_plain
+from .plain_step import NO_MESSAGE, assert_equal_to_plain, draw
 
 pytestmark = needs_compiler
 
@@ -52,6 +53,51 @@ def test_other_sizes_and_several_samples(num_nodes: int, attends: bool) -> None:
 
 
 # The files of its kernels.
+# Nodes, scalars, and whether with a gate and with a mask of who may send to whom.
+OTHER_STEPS = [(13, 2, False, True), (7, 1, True, True), (4, 3, False, False)]
+SLOW_STEPS = [(2, 1, False, True), (4, 2, True, True), (16, 4, False, False), (16, 5, False, True), (20, 2, True, True)]
+SLOW_STEPS += [(33, 8, False, True), (1, 1, False, True), (11, 6, False, False)]
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "num_scalars", "gated", "masked"),
+    [*OTHER_STEPS, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_STEPS)],
+)
+def test_steps_without_a_gate_and_with_masks(num_nodes: int, num_scalars: int, gated: bool, masked: bool) -> None:
+    with emulated():
+        device = jax.devices()[0]
+        assert_equal_to_plain(2, 2, num_nodes, num_scalars, False, device=device, gated=gated, masked=masked)
+
+
+def test_who_hears_nobody_gets_no_message_and_gives_no_gradient() -> None:
+    """The largest of no messages is -1e6, as in the plain formulas. The last node of the second sample hears nobody."""
+    problem, cotangent = draw(1, 2, 5, 2, False, gated=False, masked=True)
+    problem, cotangent = jax.tree.map(lambda array: array[0], (problem, cotangent))
+    assert problem.connected is not None
+    connected = problem.connected.at[1, :, -1].set(0)
+    weights, options = MessageWeights.of(*problem.message), messages.Options(masked=True)
+
+    @jax.jit
+    def run(terms: Any, scalars: Any, connected: Any, d_message: Any) -> Any:
+        saved = messages.forward_saving(terms, scalars, weights, options, connected)
+        return saved, messages.backward(terms, scalars, weights, saved, [d_message], options)
+
+    with emulated():
+        saved, (_, _, gradients) = run(problem.terms, problem.scalars, connected, cotangent)
+        _, (_, _, without) = run(problem.terms, problem.scalars, connected, cotangent.at[1, -1].set(0.0))
+    assert (saved.message[1, -1] == NO_MESSAGE).all() and (saved.best[1, -1] == -1).all()
+    assert (saved.message[1, :-1] > NO_MESSAGE).all() and (saved.best[1, :-1] >= 0).all()
+    for ours, theirs in zip(jax.tree.leaves(gradients), jax.tree.leaves(without), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_nodes", [4, 13])
+def test_steps_with_attention_and_without_a_gate(num_nodes: int) -> None:
+    with emulated():
+        assert_equal_to_plain(2, 1, num_nodes, 3, True, device=jax.devices()[0], gated=False)
+
+
 PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu", "latent_features.cu", "triplet_messages.cu")
 NETWORKS = [
     ("bfs", "team", "encoded"),
@@ -71,6 +117,15 @@ NETWORKS = [
     pytest.param("mst_kruskal", "team_plus", "encoded", marks=pytest.mark.slow),
     pytest.param("segments_intersect", "team_plus", "encoded", marks=pytest.mark.slow),
     pytest.param("matrix_chain_order", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
+    ("bfs", "pgn", "encoded"),  # who may send to whom changes from step to step
+    pytest.param("bfs", "mpnn", "encoded", marks=pytest.mark.slow),
+    pytest.param("mst_kruskal", "pgn", "encoded", marks=pytest.mark.slow),
+    pytest.param("segments_intersect", "gmpnn", "none", marks=pytest.mark.slow),
+    pytest.param("floyd_warshall", "pgn", "encoded", marks=pytest.mark.slow),
+    pytest.param("bfs", "gpgn", "encoded", marks=pytest.mark.slow),
+    pytest.param("graham_scan", "deepsets", "encoded", marks=pytest.mark.slow),
+    pytest.param("bfs", "triplet_pgn", "encoded", marks=pytest.mark.slow),
+    pytest.param("articulation_points", "triplet_mpnn", "encoded", marks=pytest.mark.slow),
 ]
 
 
@@ -79,12 +134,16 @@ def batch_of(algorithm: str) -> DeviceBatch:
 
 
 def network_and_loss(
-    algorithm: str, processor: str, hints: str = "encoded", options: Unrolling = DEFAULT_UNROLLING
+    algorithm: str,
+    processor: str,
+    hints: str = "encoded",
+    options: Unrolling = DEFAULT_UNROLLING,
+    **interfaces: Any,
 ) -> tuple[narkit.Reasoner, Callable]:
     batch = batch_of(algorithm)
     assert batch.num_steps > 1  # or the hidden state plays no part
-    reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0))
-    if processor != "triplet_gmpnn":  # or third nodes count nearly the same and gradients are mostly noise
+    reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0), **interfaces)
+    if processor.startswith("team"):  # or third nodes count nearly the same and gradients are mostly noise
         reasoner = eqx.tree_at(lambda r: r.processor.attention.attention, reasoner, replace_fn=lambda a: 10 * a)
     return reasoner, lambda network: objective.loss(
         network, batch, key=jax.random.key(1), options=options, bind=accelerate(network, options).form
@@ -109,6 +168,35 @@ def test_network_equals_plain_network(algorithm: str, processor: str, hints: str
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
     if processor == "team" and hints == "encoded" and algorithm != "insertion_sort":  # whose permutations are noisy
         assert float(value) == pytest.approx(one_file_loss(reasoner, algorithm), rel=1e-3)
+    assert_same_directions(gradients, expected_gradients)
+
+
+@pytest.mark.slow
+def test_comparisons_are_read_like_other_inputs() -> None:
+    """They are scalars of edges and of nodes, in front of those of the graph."""
+    reasoner, loss = network_and_loss("binary_search", "team_plus", comparisons=True)
+    with emulated():
+        assert accelerate(reasoner).fast
+    expected, expected_gradients = jax.jit(jax.value_and_grad(loss))(reasoner)
+    with emulated():
+        value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
+    assert float(value) == pytest.approx(float(expected), rel=1e-3)
+    assert_same_directions(gradients, expected_gradients)
+
+
+FORCED = Unrolling(teacher_forcing=0.5, reprediction="hard")  # as in the preset `clrs2022`
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "processor"), [("bfs", "pgn"), pytest.param("mst_kruskal", "mpnn", marks=pytest.mark.slow)]
+)
+def test_forced_and_hard_hints(algorithm: str, processor: str) -> None:
+    """Kernels make no feedback then. The step reads likeliest values, for some samples true ones."""
+    reasoner, loss = network_and_loss(algorithm, processor, options=FORCED)
+    expected, expected_gradients = jax.jit(jax.value_and_grad(loss))(reasoner)
+    with emulated():
+        value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
+    assert float(value) == pytest.approx(float(expected), rel=1e-3)
     assert_same_directions(gradients, expected_gradients)
 
 

@@ -14,9 +14,11 @@ PATHS = {
     "team": {"attention": FUSED, "messages": FUSED, "update": FUSED},
     "team_plus": {"attention": FUSED, "messages": FUSED, "update": FUSED},
     "triplet_gmpnn": {"triplets": FUSED, "messages": FUSED, "update": FUSED},
-    "triplet_mpnn": {"triplets": FUSED, "messages": PLAIN, "update": PLAIN},  # no gate
-    "triplet_gpgn": {"triplets": FUSED, "messages": PLAIN, "update": PLAIN},  # neighbours only
-    "pgn": {"messages": PLAIN, "update": PLAIN},
+    "triplet_mpnn": {"triplets": FUSED, "messages": FUSED, "update": FUSED},  # no gate
+    "triplet_gpgn": {"triplets": FUSED, "messages": FUSED, "update": FUSED},  # neighbours only
+    "mpnn": {"messages": FUSED, "update": FUSED},
+    "pgn": {"messages": FUSED, "update": FUSED},
+    "deepsets": {"messages": FUSED, "update": FUSED},
     "memnet": {"processor": PLAIN},
 }
 

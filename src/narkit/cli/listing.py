@@ -186,6 +186,7 @@ def describe_systems() -> list[dict[str, Any]]:
             "title": system.title,
             "processor": system.processor,
             "options": dict(system.options),
+            "settings": dict(system.settings),
             "preset": system.preset,
             "rule": system.rule,
             "seeds": system.num_seeds,

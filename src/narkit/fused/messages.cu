@@ -4,9 +4,10 @@
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES, with or without
 // ATTENTION, and with LATENT if messages read latents of edges: those that the attention makes, or without it those made
 // of the scalars, which then are all features that latents are made of (latent_features.cu). With MEAN the mean of the
-// messages is given, too. BUILD_<name> says which kernel is wanted. blockIdx.z is the seed. A tile has the edges from
-// SENDERS nodes i to RECEIVERS nodes j (a multiple of 16 in all, chosen in messages.py), row by row as (j, i). Nodes
-// beyond the last are read as the last once more: that changes no maximum, and sums leave them out.
+// messages is given, too; with MASK not everyone may send to everyone. BUILD_<name> says which kernel is wanted.
+// blockIdx.z is the seed. A tile has the edges from SENDERS nodes i to RECEIVERS nodes j (a multiple of 16 in all, chosen
+// in messages.py), row by row as (j, i). Nodes beyond the last are read as the last once more: that changes no maximum,
+// and sums leave them out.
 
 #define SENDER_BLOCKS ((N + SENDERS - 1) / SENDERS)
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
@@ -246,6 +247,15 @@ struct Receivers {
 #define MEAN_ARGUMENT(name)
 #endif
 
+#define NO_MESSAGE -1e6f  // what a node that may not send contributes to the maximum
+#if MASK
+#define MASK_PARAMETER , const signed char *connected
+#define MASK_ARGUMENT , connected
+#else
+#define MASK_PARAMETER
+#define MASK_ARGUMENT
+#endif
+
 // Shared memory of the forward kernel: two tiles, the mixed scalars, or two tiles of these if IS_WIDE.
 
 struct Candidate {
@@ -266,7 +276,7 @@ __device__ __forceinline__ Candidate higher(Candidate a, Candidate b) {
 template <bool SAVE, typename Keep>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases, int now,
+    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, int now,
     float* message MEAN_PARAMETER(float*, mean), int* best, float* record, u32* signs, Keep keep) {
   typedef Tiling<ROWS, WARPS, ROWS < 64 ? 8 : N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
@@ -290,6 +300,9 @@ __device__ __forceinline__ void forward(
   best += at.at(TIMED_best, now) * N * H;
   record += at.at(TIMED_record, now) * N * N * RECORD;
 
+#if MASK
+  connected += at.index * N * N;
+#endif
 #if MEAN
   mean += at.at(TIMED_mean, now) * N * H;
   float totals[R::GROUPS][R::CALLS];
@@ -314,6 +327,16 @@ __device__ __forceinline__ void forward(
 #else
     own_scalars(scalars, first_i, first_j, mixed);
 #endif
+#if MASK
+    u32 allowed = 0;  // bits: who may send, of the rows of this lane
+#pragma unroll
+    for (int group = 0; group < R::GROUPS; ++group)
+#pragma unroll
+      for (int half = 0; half < R::HALVES; ++half) {
+        const int i = last(first_i + threadIdx.x % 32 / 4 % R::LANES + 8 * half), j = last(first_j + R::receiver(group));
+        allowed |= (connected[i * N + j] ? 1u : 0u) << (group * R::HALVES + half);
+      }
+#endif
     __syncthreads();
     typename T::Weights of_product;
     u32* of_tile = signs + first_i / SENDERS * (PRODUCTS * SIGNS);
@@ -336,7 +359,10 @@ __device__ __forceinline__ void forward(
 #pragma unroll
           for (int half = 0; half < R::HALVES; ++half) {
             const int i = first_i + threadIdx.x % 32 / 4 % R::LANES + 8 * half;
-            const Candidate next = {i < N ? R::element(sums, group, call * R::COUNT + c, half) : -3.0e38f, i};
+            Candidate next = {i < N ? R::element(sums, group, call * R::COUNT + c, half) : -3.0e38f, i};
+#if MASK
+            if (i < N && !(allowed >> (group * R::HALVES + half) & 1)) next = {NO_MESSAGE, -1};
+#endif
             candidates[c] = half == 0 ? next : higher(candidates[c], next);
           }
         highest[group][call] = higher(
@@ -372,8 +398,9 @@ __device__ __forceinline__ void forward(
 #if defined(BUILD_messages_forward)
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases, float* message MEAN_PARAMETER(float*, mean)) {
-  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0,
+    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER,
+    float* message MEAN_PARAMETER(float*, mean)) {
+  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, 0,
                  message MEAN_ARGUMENT(mean), 0, 0, 0, [](int, const bf16*, int) {});
 }
 #endif
@@ -381,8 +408,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
 #if defined(BUILD_messages_forward_saving)
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
-    float* record, u32* signs MEAN_PARAMETER(float*, mean), OPERAND_PARAMETERS(bf16*, operand)) {
+    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, TIME_PARAMETERS float* message,
+    int* best, float* record, u32* signs MEAN_PARAMETER(float*, mean), OPERAND_PARAMETERS(bf16*, operand)) {
   bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   const Sample at(RECEIVER_BLOCKS);
   const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
@@ -398,7 +425,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
       write_zeros((uint4*)(operands[m] + first_tile * (ROWS * H)), SENDER_BLOCKS * ROWS * H / 8, THREADS);
     return;
   }
-  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, now,
+  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, now,
                 message MEAN_ARGUMENT(mean), best, record, signs, [&](int m, const bf16* tile, int first_i) {
                   const long long number = first_tile + first_i / SENDERS;
                   Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
@@ -563,7 +590,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     if (k < ROWS * P) mixed[k] = staged[turn];
   }
 
-  // The cotangent of a message goes to the sender that it came from.
+  // The cotangent of a message goes to the sender that it came from; to none, -1, if nobody's was above NO_MESSAGE.
   Backward::Sums sums;
   Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
     const int i = first_i + R::sender_of(pair), group = R::group_of(pair), n = pair / 2 % Backward::NT;
@@ -574,7 +601,9 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
 #endif
     store_pair(tiles[PRODUCTS % 2], row, column, d.x, d.y);
   });
-  const auto is_here = [&](int i) { return SENDER_BLOCKS == 1 || i / SENDERS == first_i / SENDERS; };
+  const auto is_here = [&](int i) {
+    return (!MASK || i >= 0) && (SENDER_BLOCKS == 1 || i / SENDERS == first_i / SENDERS);
+  };
 #pragma unroll
   for (int n = 0; n < Backward::NT; ++n) {
     float2 total = make_float2(0.0f, 0.0f);

@@ -9,7 +9,8 @@ For every receiver j, over all senders i and third nodes k:
 
 Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j + send_i)`. With three products but
 without attention, latents are made of what edges are given: `latent_ij = ReLU(s_ij V + v)`, where s_ij are all features
-that latents are made of, see `latent_features`. The mean of message_ij over i is given, too, if it is asked for.
+that latents are made of, see `latent_features`. The mean of message_ij over i is given, too, if it is asked for. Where
+not everyone may send to everyone, message_ij is -1e6 for an i that may not send to j.
 
 The forward kernel holds a tile of edges (i, j), walks over k with a running softmax, and hands the tile through the
 products. With LeakyReLU(t) = (1 + slope) / 2 t + (1 - slope) / 2 |t| the linear part of the logits is a sum over
@@ -82,6 +83,7 @@ class Options(NamedTuple):
 
     slope: float = 0.0  # of the attention's LeakyReLU
     mean: bool = False  # whether the mean of the messages is given beside their maximum
+    masked: bool = False  # whether not everyone may send to everyone
 
 
 class Tiling(NamedTuple):
@@ -133,7 +135,8 @@ def _kernel(name, terms, scalars, weights, options: Options, grid, shared_bytes,
     tiling = Tiling.of(n)
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(weights.attention is not None),
-        "LATENT": int(weights.has_latents), "MEAN": int(options.mean), "SLOPE": float(options.slope),
+        "LATENT": int(weights.has_latents), "MEAN": int(options.mean), "MASK": int(options.masked),
+        "SLOPE": float(options.slope),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers, "TERMS": terms.shape[-1],
     }  # fmt: skip
     grid = (samples * grid[0], grid[1])
@@ -268,18 +271,22 @@ def forward(
     scalars: Float[Array, "sample node node scalar"],
     weights: MessageWeights,
     options: Options,
+    connected: Int[Array, "sample node node"] | None = None,
 ) -> list[Float[Array, "sample node hidden"]]:
     """The message of every node and, if it is asked for, the mean.
 
-    `terms` has, side by side, what every node adds: with latents x_i, x_j and x_k; then receive and send; then two for
-    the update, which are not read here.
+    `terms` has, side by side, what every node adds: with latents x_i, x_j and x_k; then receive and send; then those
+    for the update, which are not read here. `connected[i, j]`, of eight bits, lets i send to j; it is given if the
+    options say that messages are masked.
     """
     shape = (*terms.shape[:2], H)
     outputs = [(shape, jnp.float32)] * (1 + options.mean)
-    return _run_forward("messages_forward", terms, scalars, weights, options, (), outputs)
+    return _run_forward("messages_forward", terms, scalars, weights, options, connected, (), outputs)
 
 
-def forward_saving(terms: Array, scalars: Array, weights: MessageWeights, options: Options) -> Saved:
+def forward_saving(
+    terms: Array, scalars: Array, weights: MessageWeights, options: Options, connected: Array | None = None
+) -> Saved:
     """The same, with what the way back needs."""
     samples, n = terms.shape[:2]
     num_products = len(weights.products)
@@ -295,13 +302,14 @@ def forward_saving(terms: Array, scalars: Array, weights: MessageWeights, option
     outputs += [tiling.operand(samples)] * num_products
     rows = (ROWS_READ, tuple(written))
     message, best, record, signs, *rest = _run_forward(
-        "messages_forward_saving", terms, scalars, weights, options, rows, outputs
+        "messages_forward_saving", terms, scalars, weights, options, connected, rows, outputs
     )
     mean = rest.pop(0) if options.mean else None
     return Saved(message, best, record, signs, tuple(rest), mean)
 
 
-def _run_forward(name: str, terms, scalars, weights, options: Options, rows, outputs) -> list[Array]:
+def _run_forward(name: str, terms, scalars, weights, options: Options, connected, rows, outputs) -> list[Array]:
+    assert options.masked == (connected is not None) and not (options.masked and options.mean)
     n, num_scalars = terms.shape[1], scalars.shape[-1]
     tiling = Tiling.of(n)
     shared = 2 * tiling.rows * TILE_STRIDE * 2
@@ -313,7 +321,8 @@ def _run_forward(name: str, terms, scalars, weights, options: Options, rows, out
     # Without attention its operands are not read; any will do.
     attention = weights.attention or Attention(weights.value, weights.value_offset)
     operands = (*attention, weights.value, weights.value_offset, weights.fragments, weights.biases)
-    return kernel(terms, scalars, *operands, outputs=outputs)
+    masks = [] if connected is None else [connected]
+    return kernel(terms, scalars, *operands, *masks, outputs=outputs)
 
 
 def backward(

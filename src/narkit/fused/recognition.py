@@ -20,9 +20,9 @@ from narkit.fused.latent_processor import bind_team_with_options
 from narkit.fused.processors import (
     FusedProcessor,
     PlainProcessor,
+    bind_message_passing,
     bind_team,
-    bind_triplet_gmpnn,
-    bind_triplets_only,
+    bind_triplets,
 )
 from narkit.fused.triplet_messages import FEATURES as NUM_MAXIMA
 from narkit.fused.weights import HIDDEN_SIZE
@@ -33,7 +33,10 @@ from narkit.models.layers import LayerNorm, Linear
 from narkit.models.narrow_maxima import NarrowMaxima
 from narkit.models.network import Reasoner
 from narkit.models.processors.base import Processor
-from narkit.models.processors.message_passing import Gate, MessagePassing, everyone
+from narkit.models.processors.deepsets import DeepSets
+from narkit.models.processors.message_passing import Gate, MessagePassing, MessagePassingProcessor
+from narkit.models.processors.mpnn import MPNN, GatedMPNN
+from narkit.models.processors.pgn import PGN, GatedPGN
 from narkit.models.processors.team import TEAM
 from narkit.models.processors.triplet_gmpnn import (
     TripletGMPNN,
@@ -46,6 +49,7 @@ from narkit.models.triplet_edge_attention import TripletEdgeAttention
 from narkit.models.unrolling import Unrolling
 
 _TRIPLET_FIELDS = {"message_passing", "triplets", "latent_size"}
+_MESSAGE_PASSING_FIELDS = {"message_passing", "latent_size"}
 
 ATTENTION_OPTIONS = (
     "reversed_edges", "further_values", "residual", "maxima", "learnt_scale", "reads", "scale", "both_directions",
@@ -56,7 +60,7 @@ ATTENTION_OPTIONS = (
 KNOWN_FIELDS: dict[type, set[str]] = {
     Reasoner: {
         "encoders", "output_decoders", "hint_decoders", "processor", "algorithms", "hidden_size", "hints",
-        "processor_name", "processor_options",
+        "processor_name", "processor_options", "interfaces",
     },
     Encoders: {"linears", "hidden_size"},
     Decoders: {"by_probe", "hidden_size", "latent_size"},
@@ -78,6 +82,11 @@ KNOWN_FIELDS: dict[type, set[str]] = {
     TripletMPNN: _TRIPLET_FIELDS,
     TripletPGN: _TRIPLET_FIELDS,
     TripletGPGN: _TRIPLET_FIELDS,
+    MPNN: _MESSAGE_PASSING_FIELDS,
+    GatedMPNN: _MESSAGE_PASSING_FIELDS,
+    PGN: _MESSAGE_PASSING_FIELDS,
+    GatedPGN: _MESSAGE_PASSING_FIELDS,
+    DeepSets: _MESSAGE_PASSING_FIELDS,
     Unrolling: {"teacher_forcing", "reprediction", "hint_gradient"},
 }  # fmt: skip
 """The classes that the kernels stand for, and the fields that these know."""
@@ -129,7 +138,7 @@ def recognise_processor(processor: Processor) -> tuple[BindProcessor, str]:
         _check_fields(processor)
         if isinstance(processor, TEAM):
             return _recognise_team(processor)
-        return _recognise_triplets(processor)
+        return _recognise_message_passing(processor)
     except Refusal as refusal:
         return _bind_plain, str(refusal)
 
@@ -142,25 +151,26 @@ def _recognise_team(processor: TEAM) -> tuple[BindProcessor, str]:
     layer = processor.attention
     check_attention(layer, rectified=True, inside=True)
     _check_formulas("team")
-    if processor.message_passing.gate is None:
-        raise Refusal("TEAM without a gate has no kernels")
     if layer.maxima is not None and layer.maxima.out.weight.shape[0] != NUM_MAXIMA:
         width = layer.maxima.out.weight.shape[0]
         raise Refusal(f"the kernels are written for {NUM_MAXIMA} maxima per edge, not {width}")
     has_options = any(_is_on(getattr(layer, name)) for name in ATTENTION_OPTIONS)
     if has_options or processor.message_passing.from_means is not None or processor.latent_size:
+        if processor.message_passing.gate is None:
+            raise Refusal("TEAM with options but without a gate has no kernels")
         return bind_team_with_options, ""
     return bind_team, ""
 
 
-def _recognise_triplets(processor: Any) -> tuple[BindProcessor, str]:
-    _check_formulas("triplet_gmpnn")
+def _recognise_message_passing(processor: Any) -> tuple[BindProcessor, str]:
+    """Of processors that pass messages along encoded edges: on their own, or beside triplets."""
     if processor.message_passing.from_means is not None:
-        raise Refusal("triplets beside a mean of messages have no kernels")
-    if type(processor).senders is everyone and processor.message_passing.gate is not None:
-        return bind_triplet_gmpnn, ""
-    name = type(processor).__name__
-    return bind_triplets_only, f"the messages of {name} have no kernels: they are gated from everyone to everyone only"
+        raise Refusal("a mean of messages beside their maximum has kernels in TEAM only")
+    if isinstance(processor, MessagePassingProcessor):
+        _check_formulas("message_passing")
+        return bind_message_passing, ""
+    _check_formulas("triplet_gmpnn")
+    return bind_triplets, ""
 
 
 def _bind_plain(processor: Processor, bases: Bases) -> FusedProcessor:

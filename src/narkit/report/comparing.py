@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +37,12 @@ def side(name: str, results: Path, rule: str | None, grid: Grid | None = None) -
         chosen = rule or _usual_rule(record)
         if chosen not in record.rules:
             raise UnknownNameError("rule", chosen, record.rules)
-        scores = {each: np.asarray(record.test_scores(each, chosen)) for each in record.config.algorithms}
-        return Side(f"{path.as_posix()} (rule {chosen})", scores)
+        tested, said = record.test_scores, f"rule {chosen}"
+        if not record.test and record.scored:  # a development run
+            name = next(iter(record.scored))
+            tested, said = functools.partial(record.scores_on, name), f"rule {chosen}, set {name}"
+        scores = {each: np.asarray(tested(each, chosen)) for each in record.config.algorithms}
+        return Side(f"{path.as_posix()} ({said})", scores)
     grid = read_grid(results) if grid is None else grid
     systems = {system.name: system for system in grid.systems}
     if name not in systems:
