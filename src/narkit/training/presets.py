@@ -76,7 +76,7 @@ IN_WORDS: Mapping[str, str] = {
     "paper": "The protocol of Jung & Ahn (2023): 10,000 steps of 32 fresh samples of 4 to 16 nodes, width 128.",
     "plus": "The protocol of paper with averaged weights, hint gradients that are damped, and seeds that outlive steps "
     "without a finite gradient.",
-    "development": "The protocol of plus with 4,000 steps and seeds from 100, scored on instances of 64 nodes of its own "
+    "development": "The protocol of plus with 4,000 steps and seeds from 100, scored on its own instances of 64 nodes "
     "and not on the official test.",
     "quick": "Minutes on two CPU cores: width 32, up to 11 nodes, 500 steps.",
     "clrs2022": "The first release of the benchmark (Veličković et al., 2022): 1,000 fixed samples of 16 nodes, hints "
