@@ -16,9 +16,10 @@ TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 
 
 def test_python_names_what_there_is() -> None:
-    code, configuration, callback = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    code, configuration, scored, callback = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     names: dict = {}
-    exec(configuration, names)  # what makes configurations only is run
+    exec(scored, names)  # what makes configurations only is run
+    exec(configuration, names)
     assert list(rules(names["config"])) == ["ood_average", "ood_first", "last"]
     exec(callback.rpartition("narkit.train(")[0], names)
     methods = {name for name in vars(names["PrintScores"]) if name.startswith("on_")}
