@@ -15,6 +15,8 @@ from narkit.models.processors.team import TEAM
 from narkit.report.picture import draw_graph
 from narkit.training.record import RunRecord
 
+ON_LIGHT, ON_DARK = "#111111", "#fefefe"  # letters on a coloured cell, which stay as they are on a dark page
+
 
 def save_curves(record: RunRecord, path: Path) -> None:
     """The training loss and the validation scores over the steps, a line per seed."""
@@ -66,13 +68,14 @@ def draw_attention(reasoner: Reasoner, batch: Batch) -> Figure:
     _draw_weights(strongest, weights.max(-1), "sender i", "receiver j", "largest weight, and its third node k")
     largest = weights.max(-1)
     for (i, j), k in np.ndenumerate(weights.argmax(-1)):
-        colour = "black" if largest[i, j] > largest.max() / 2 else "white"
+        colour = ON_LIGHT if largest[i, j] > largest.max() / 2 else ON_DARK
         strongest.text(j, i, str(k), ha="center", va="center", fontsize=8, color=colour)
     node = int(np.argmax(batch.inputs["s"][0])) if "s" in batch.inputs else 0
     _draw_weights(one, weights[node], "receiver j", "third node k", f"all weights of the edges from node {node}")
     for axis in (strongest, one):
         figure.colorbar(axis.images[0], ax=axis, shrink=0.8)
-    figure.suptitle(f"Triplet Edge Attention on {batch.algorithm}: how much node k counts for the edge from i to j")
+    title = f"Triplet Edge Attention on {batch.algorithm}: how much node k counts for the edge from i to j"
+    figure.suptitle(f"{title}\n", fontsize=13)  # an empty line keeps it apart from the titles below
     return figure
 
 
