@@ -12,6 +12,7 @@ import logging
 import os
 import pickle
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -120,6 +121,7 @@ def real_cells(count: int) -> list[Cell]:
 
 def start_ray(workers: int) -> None:
     ray.shutdown()
+    os.environ.update(RAY_worker_niceness="0")  # else whatever else runs on the machine goes first
     ray.init(
         "local",
         num_cpus=workers,
@@ -128,6 +130,10 @@ def start_ray(workers: int) -> None:
         log_to_driver=False,
         logging_level=logging.ERROR,
     )
+
+
+def load() -> str:
+    return f"{os.getloadavg()[0]:.1f}"
 
 
 def template() -> bytes:
@@ -163,10 +169,10 @@ def report(args: argparse.Namespace) -> Iterator[str]:
     yield from [
         "# Sweeps on Ray: what they cost",
         "",
-        f"Measured with `python benchmarks/cluster.py --cells {args.cells}` on {os.cpu_count()} cores of "
-        f"{machine.cpu_model()}, Ray {ray.__version__}, commit {machine.commit()}; the mean load of the machine over "
-        f"the last 15 minutes, by others too, was {os.getloadavg()[2]:.1f}. The driver, Ray and its workers shared "
-        "these cores.",
+        f"Measured with `{shlex.join(['python', 'benchmarks/cluster.py', *sys.argv[1:]])}` on {os.cpu_count()} cores "
+        f"of {machine.cpu_model()}, Ray {ray.__version__}, commit {machine.commit()}. The driver, Ray and its workers "
+        "shared these cores with whatever else ran there: beside each figure stands the machine's load when it had "
+        "been measured, the mean number of processes that ran or waited for a core, these included, over one minute.",
         "",
         f"## {many.cells:,} cells that do nothing, 8 workers",
         "",
@@ -176,18 +182,19 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         f"| processor time of the driver per cell | {1e3 * many.driver_seconds / many.cells:.1f} ms | below 50 ms |",
         f"| time per cell, Ray and workers included | {1e3 * many.seconds / many.cells:.1f} ms | |",
         f"| cells per second | {many.cells / many.seconds:.0f} | |",
+        f"| load | {load()} | |",
         "",
         f"## Cells that sleep {args.seconds:g} s: {args.rounds} for each worker",
         "",
         "Efficiency is the time that the cells sleep, divided by that of the sweep; workers had been started before.",
         "",
-        "| workers | cells | seconds | efficiency |",
-        "| ---: | ---: | ---: | ---: |",
+        "| workers | cells | seconds | efficiency | load |",
+        "| ---: | ---: | ---: | ---: | ---: |",
     ]
     for workers in (1, 2, 4, 8):
         found = in_new_process(record, "sleeping", str(workers), str(workers * args.rounds), str(args.seconds))
         share = args.rounds * args.seconds / found.seconds
-        yield f"| {workers} | {found.cells} | {found.seconds:.1f} | {100 * share:.1f} % |"
+        yield f"| {workers} | {found.cells} | {found.seconds:.1f} | {100 * share:.1f} % | {load()} |"
     yield from [
         "",
         f"## Real small cells: {args.real} of a tiny MPNN, {TINY['steps']} steps each",
@@ -196,8 +203,8 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         "is counted from the start of the sweep. Efficiency is the speed per worker beside that of one: more workers "
         "than cores cannot help, and one worker's compiler and XLA already use several.",
         "",
-        "| workers | seconds | seconds to the first step | cells per minute | efficiency |",
-        "| ---: | ---: | ---: | ---: | ---: |",
+        "| workers | seconds | seconds to the first step | cells per minute | efficiency | load |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     alone = None
     for workers in args.real_workers:
@@ -205,7 +212,7 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         alone = alone or found.seconds * workers
         first = "—" if found.to_first_step is None else f"{found.to_first_step:.1f}"
         rate, share = 60 * found.cells / found.seconds, alone / (workers * found.seconds)
-        yield f"| {workers} | {found.seconds:.1f} | {first} | {rate:.1f} | {100 * share:.0f} % |"
+        yield f"| {workers} | {found.seconds:.1f} | {first} | {rate:.1f} | {100 * share:.0f} % | {load()} |"
 
 
 def main() -> None:
