@@ -114,11 +114,10 @@ def test_a_sweep_with_own_code(
         printed = process.stdout.read()
     assert process.returncode == 0, printed
     assert "all cells are finished" in printed
-    for phase in ("begins", "compiling", "training", "done in"):  # the progress of each cell came through
-        assert printed.count(f" {phase}") == 4, printed
-    found = results(tmp_path / "out")
-    assert {name: found[name] for name in results(tiny_sweep)} == results(tiny_sweep)
-    assert sorted(found) == ["mine/bfs", "mine/minimum", "mpnn/bfs", "mpnn/minimum"]
+    assert printed.count(" begins (") == printed.count(" done in ") == 4, printed
+    assert " compiling\n" in printed or " training\n" in printed  # of each cell the latest is told
+    assert results(tmp_path / "out" / "mpnn") == results(tiny_sweep)
+    assert sorted(path.stem for path in (tmp_path / "out" / "mine").glob("*.json")) == ["bfs", "minimum"]
 
 
 def test_ctrl_c_a_killed_worker_and_a_killed_driver(
@@ -164,8 +163,8 @@ def test_a_head_that_is_lost(
         assert process.stdout is not None
         printed = process.stdout.read()
     assert process.returncode == 1, printed
-    assert "Traceback" not in printed
-    assert "Error: " in printed
+    assert f"Error: the cluster {head.address} does not answer any more" in printed
+    assert "what is written is intact, and the same command goes on" in printed
 
 
 def test_who_does_not_know_the_token(

@@ -63,7 +63,7 @@ def test_resources_storage_and_addresses(tiny_cells: TinyCells, cluster: Any, tm
 
 def test_a_cell_that_no_machine_has_room_for(tiny_cells: TinyCells, cluster: Any, tmp_path: Path) -> None:
     cluster.add_node(**NODE, num_gpus=1)
-    with pytest.raises(SweepError, match="asks for 1 CPUs and 2 GPUs, which no machine of the cluster has"):
+    with pytest.raises(SweepError, match="asks for 2 CPUs and 2 GPUs, which no machine of the cluster has"):
         sweep(tiny_cells(), tmp_path, cluster.address, Log(), gpus_per_cell=2)
 
 

@@ -256,6 +256,15 @@ class Ray(Executor):
         return max(2, running + max(FEWEST_AHEAD, int(AHEAD * running)))
 
     def wait(self) -> list[Ended]:
+        try:
+            return self._wait()
+        except (ConnectionError, exceptions.RpcError, exceptions.RaySystemError) as error:
+            raise ConnectionError(
+                f"the cluster {self.address} does not answer any more ({_in_one_line(error)}); what is written is "
+                "intact, and the same command goes on"
+            ) from None
+
+    def _wait(self) -> list[Ended]:
         while not self.context.asked:
             self._pass_on()
             ended = self._ended(TURN)
@@ -347,6 +356,15 @@ class Ray(Executor):
 
     def close(self) -> None:
         """Has all cells stop, those that run after they have saved, and waits for them."""
+        if ray.is_initialized():  # else the cluster is lost, and Ray would start another one here
+            self._end_all()
+        for flight in self.flights.values():
+            flight.claim.release()
+        self.flights.clear()
+        if self.is_ours:
+            ray.shutdown()
+
+    def _end_all(self) -> None:
         with contextlib.suppress(exceptions.RayError, ConnectionError):
             for reference in self.flights:
                 ray.cancel(reference)
@@ -357,11 +375,6 @@ class Ray(Executor):
                 ray.cancel(reference, force=True)
             if self.mailbox is not None:
                 ray.kill(self.mailbox)
-        for flight in self.flights.values():
-            flight.claim.release()
-        self.flights.clear()
-        if self.is_ours:
-            ray.shutdown()
 
 
 def check_gpus(number: float | None) -> None:
