@@ -10,10 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "beyond.md"
-BEGIN, END = (
-    "<!-- development runs: begin; written by benchmarks/development/tables.py -->\n",
-    "<!-- development runs: end -->",
-)
+WRITTEN = "written by benchmarks/development/tables.py"
 COLUMNS = {
     "sel_raw": "raw, selected",
     "sel_average": "average, selected",
@@ -22,8 +19,8 @@ COLUMNS = {
 }
 
 
-def lines() -> list[dict]:
-    files = sorted((ROOT / "results" / "development").glob("*.jsonl"))
+def lines(pattern: str) -> list[dict]:
+    files = sorted((ROOT / "results" / "development").glob(pattern))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
@@ -32,23 +29,58 @@ def cell(values: list[float]) -> str:
     return f"{statistics.mean(values):.1f}{spread} ({len(values)})"
 
 
-def table() -> str:
+def table(head: list[str], rows: list[list[str]]) -> str:
+    written = ["| " + " | ".join(head) + " |", "| --- | --- |" + " ---: |" * (len(head) - 2)]
+    return "\n".join([*written, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def development_runs() -> str:
+    """Those of `run.py`: a line for each run."""
     head = ["algorithm", "arm", "steps", *COLUMNS.values(), "largest gradient", "seconds"]
-    rows = ["| " + " | ".join(head) + " |", "| --- | --- |" + " ---: |" * (len(head) - 2)]
-    for line in sorted(lines(), key=lambda line: (line["algorithm"], line["arm"])):
+    rows = []
+    for line in sorted(lines("2026-*.jsonl"), key=lambda line: (line["algorithm"], line["arm"])):
         scores = [cell(line["score"][kind]) if kind in line["score"] else "" for kind in COLUMNS]
         seconds = line["seconds"]["setup"] + line["seconds"]["training"]
         rest = [f"{line['gradient_norm']['largest']:.0f}", f"{seconds:.0f}"]
-        rows.append(
-            "| " + " | ".join([line["algorithm"], f"`{line['arm']}`", str(line["steps"]), *scores, *rest]) + " |"
-        )
-    return "\n".join(rows) + "\n"
+        rows.append([line["algorithm"], f"`{line['arm']}`", str(line["steps"]), *scores, *rest])
+    return table(head, rows)
+
+
+def runs_of_protocols() -> str:
+    """Those of `protocol.py`: a line for each validation of a run."""
+    runs: dict[tuple, list[dict]] = {}
+    for line in lines("steps-*.jsonl"):
+        runs.setdefault((line["algorithm"], line["arm"], line["steps"]), []).append(line)
+    head = ["algorithm", "arm", "steps", "at 32, average, last", "at 64, average, selected", "at 64, average, last",
+            "at 64, raw, last"]  # fmt: skip
+    rows = []
+    for (algorithm, arm, steps), points in sorted(runs.items()):
+        last = points[-1]
+        done = str(steps) if last["step"] == steps else f"{last['step']} of {steps}"
+        chosen = [
+            max(points, key=lambda p, s=s: (p["average_scores"]["ood"][s], -p["average_losses"]["ood"][s], p["step"]))
+            for s in range(len(last["seeds"]))
+        ]
+        columns = [
+            last["average_scores"]["ood"],
+            [point["average_scores"]["far"][s] for s, point in enumerate(chosen)],
+            last["average_scores"]["far"],
+            last["scores"]["far"],
+        ]
+        rows.append([algorithm, f"`{arm}`", done, *(cell([100 * value for value in column]) for column in columns)])
+    return table(head, rows)
+
+
+def between_marks(text: str, name: str, content: str) -> str:
+    begin, end = f"<!-- {name}: begin; {WRITTEN} -->\n", f"<!-- {name}: end -->"
+    before, rest = text.split(begin)
+    return before + begin + content + end + rest.split(end)[1]
 
 
 def main() -> int:
     text = DOCUMENT.read_text()
-    before, rest = text.split(BEGIN)
-    written = before + BEGIN + table() + END + rest.split(END)[1]
+    written = between_marks(text, "development runs", development_runs())
+    written = between_marks(written, "runs of protocols", runs_of_protocols())
     if "--check" in sys.argv:
         return 0 if written == text else 1
     DOCUMENT.write_text(written)

@@ -37,3 +37,14 @@ def test_gradients_of_the_loop_are_those_of_an_unrolled_one():
     done = call(SCRIPTS / "gradients.py", "matrix_chain_order", "all", "4", "8")
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) < 1e-5
+
+
+@pytest.mark.slow
+def test_a_run_of_a_protocol_is_a_line_for_every_validation(tmp_path):
+    results = tmp_path / "results.jsonl"
+    small = ["--width", "8", "--points", "2", "--seeds", "2", "--sizes", "4", "--far", "6"]
+    done = call(SCRIPTS / "protocol.py", "bfs", "plus_through", "4", results, *small)
+    assert done.returncode == 0, done.stderr
+    first, last = (json.loads(line) for line in results.read_text().splitlines())
+    assert (first["step"], last["step"]) == (2, 4) and last["seeds"] == [100, 101]
+    assert set(last["average_scores"]) == {"ood", "far"}

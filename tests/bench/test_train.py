@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from narkit.bench import projection, subjects
 from narkit.bench.subjects import NarkitSubject
-from narkit.bench.train import as_json, pipelined, warm_up
+from narkit.bench.train import Options, as_json, pipelined, warm_up
 from narkit.bench.train_record import NARKIT, PLAIN, Cell, Compilation, Evaluation, Failure, Record
 from narkit.bench.train_report import as_markdown
 from narkit.cli import app
@@ -89,6 +89,23 @@ def test_appending_to_other_measurements_is_refused(stored: Path) -> None:
     assert result.exit_code == 2 and "cannot be continued" in words(result)
 
 
+def test_a_preset_gives_the_settings_of_a_step(stored: Path) -> None:
+    config = Options(("bfs",), preset="clrs2022", sizes=(16,)).config("mpnn", "bfs")
+    assert (config.teacher_forcing, config.reprediction, config.gradient_clip) == (0.5, "hard", 0.0)
+    assert not config.fixed_training_set  # which a step does not depend on
+    plus = Options(("bfs",), preset="plus").config("team", "bfs")
+    assert plus.averages and plus.skipped_steps == 50 and plus.hint_gradient == 0.5
+    assert Options(("bfs",)).config("team", "bfs").unrolling == TrainConfig(("bfs",)).unrolling
+    record = Record.from_json(stored.read_text())
+    assert record.preset == "paper" and "preset" not in as_markdown(record)
+    assert "settings of the preset plus" in as_markdown(dataclasses.replace(record, preset="plus"))
+    older = json.loads(stored.read_text())
+    del older["preset"]  # as in records from before there was a choice
+    path = stored.with_name("older.json")
+    path.write_text(json.dumps(older))
+    assert bench(*SMALL, "--budget", "0", "--out", str(path), "--append").exit_code == 0
+
+
 def test_without_out_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").mkdir()
@@ -105,6 +122,7 @@ def test_without_out_nothing_is_written(tmp_path: Path, monkeypatch: pytest.Monk
         ("hidden_size", 4, ["--hidden-size", "8"], "hidden_size 4; this would be hidden_size 8"),
         ("batch_size", 2, ["--batch-size", "3"], "batch_size 2; this would be batch_size 3"),
         ("num_seeds", 2, ["--seeds", "1"], "num_seeds 2; this would be num_seeds 1"),
+        ("preset", "paper", ["--preset", "plus"], "preset paper; this would be preset plus"),
     ],
 )
 def test_other_measurements_are_not_replaced(
@@ -151,6 +169,8 @@ def test_a_spent_budget_leaves_a_record(tmp_path: Path) -> None:
         (["--sizes", "1"], "size"),
         (["--plain"], "expected team among the processors, got mpnn"),
         (["--append"], "expected --out with it"),
+        (["--preset", "clrs2020"], "did you mean 'clrs2022'"),
+        (["--processor", "team", "--plain", "--preset", "plus"], "expected --plain or this, got both"),
         (["--every-algorithm"], "expected --algorithm or this, got both"),
         (["--no-evaluation"], "expected --every-algorithm with it"),
     ],

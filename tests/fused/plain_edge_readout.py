@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from narkit.fused.edge_readout import EdgeValue, EdgeValueKind, edge_readout
-from narkit.fused.triplet_messages import FEATURES, NarrowLatents
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.weights import HIDDEN_SIZE as H
 
 from .plain_pointers import assert_equal
@@ -32,7 +32,9 @@ def plain(nodes: Array, scalars: Array, directions: Array, offset: Array, given:
     return logits, jnp.concatenate(parts, axis=-1)
 
 
-def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars: int, device: Any) -> None:
+def assert_equal_to_plain(
+    seeds: int, samples: int, num_nodes: int, num_scalars: int, device: Any, num_features: int = 8
+) -> None:
     """Values and gradients, by the kernels where JAX computes by default and plainly on a device."""
     rng = np.random.default_rng(num_nodes)
 
@@ -57,10 +59,10 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
         return edge_readout(nodes, FIRST, scalars, directions, offset, (NarrowLatents(*latents), weight), VALUES)
 
     def plain_with_latents(*arguments: Any) -> Any:
-        *others, (maxima, out, bias), weight = arguments
-        return plain(*others, given=jax.nn.relu(maxima @ out + bias) @ weight)
+        *others, (features, out, bias), weight = arguments
+        return plain(*others, given=jax.nn.relu(features @ out + bias) @ weight)
 
-    latents = (normal(*edges, FEATURES), normal(FEATURES, H), normal(H))
+    latents = (normal(*edges, num_features), normal(num_features, H) * num_features**-0.5, normal(H))
     further = (*arguments[:-1], latents, normal(H, LOGITS))
     assert_equal(with_latents, plain_with_latents, further, cotangent, device, 1e-4)
     without = lambda function: lambda *arguments: function(*arguments, None)  # noqa: E731

@@ -1,4 +1,4 @@
-"""A step of gated message passing written plainly, which rounds where the fused kernels do.
+"""A step of message passing written plainly, which rounds where the fused kernels do.
 
 So the two agree up to the order of sums, and a mistake cannot hide behind the noise of rounding.
 """
@@ -26,6 +26,7 @@ TOLERANCE = 5e-3
 ATTENTION_TOLERANCE = 3e-2
 NEARLY_EQUAL = 1e-2  # of two messages: one such operand can decide between them
 SLOPE = 0.01
+NO_MESSAGE = -1e6  # what a node that may not send contributes to the maximum
 
 
 class Problem(NamedTuple):
@@ -36,13 +37,16 @@ class Problem(NamedTuple):
     hidden: Array
     message: tuple[Any, ...]  # arguments of `MessageWeights.of`
     update: tuple[Any, ...]  # arguments of `UpdateWeights.of`
+    connected: Array | None  # who may send to whom
 
     @property
     def slope(self) -> float:
         return 0.0 if self.message[0] is None else SLOPE
 
 
-def draw(seeds: int, samples: int, num_nodes: int, num_scalars: int, attends: bool) -> tuple[Problem, Array]:
+def draw(
+    seeds: int, samples: int, num_nodes: int, num_scalars: int, attends: bool, gated: bool = True, masked: bool = False
+) -> tuple[Problem, Array]:
     """Random arguments, and a cotangent of the result."""
     rng = np.random.default_rng(1000 * num_nodes + num_scalars)
 
@@ -53,27 +57,39 @@ def draw(seeds: int, samples: int, num_nodes: int, num_scalars: int, attends: bo
     attention = Attention(normal(3, num_scalars, H, scale=0.5), normal(H, scale=3 * H**-0.5)) if attends else None
     products = jnp.stack([square() for _ in range(3 if attends else 2)], axis=1)
     problem = Problem(
-        terms=normal(samples, num_nodes, (7 if attends else 4) * H),
+        terms=normal(samples, num_nodes, ((6 if attends else 3) + gated) * H),
         scalars=normal(samples, num_nodes, num_nodes, num_scalars),
         hidden=normal(samples, num_nodes, H),
         message=(attention, normal(num_scalars, H), normal(H), products, normal(2, H)),
-        update=(jnp.stack([square(), square()], axis=1), square(), normal(3, H)),
+        update=(
+            jnp.stack([square(), square()][: 1 + gated], axis=1),
+            square() if gated else None,
+            normal(2 + gated, H),
+        ),
+        connected=_some_senders(rng, seeds, samples, num_nodes) if masked else None,
     )
     return problem, normal(samples, num_nodes, H)
 
 
+def _some_senders(rng: np.random.Generator, seeds: int, samples: int, num_nodes: int) -> Array:
+    """Every node hears itself and, except in the first sample, a quarter of the others."""
+    connected = rng.random((seeds, samples, num_nodes, num_nodes)) < 0.25
+    connected[:, 0] = False
+    return jnp.asarray(connected | np.eye(num_nodes, dtype=bool), jnp.int8)
+
+
 def fused(problem: Problem) -> Array:
     """The next hidden state of one seed by the kernels."""
-    terms, scalars, hidden, message, update = problem
-    return gated_step(
-        terms, scalars, hidden, MessageWeights.of(*message), UpdateWeights.of(*update), slope=problem.slope
-    )
+    terms, scalars, hidden, message, update, connected = problem
+    weights = (MessageWeights.of(*message), UpdateWeights.of(*update))
+    return gated_step(terms, scalars, hidden, *weights, problem.slope, connected)
 
 
 def chosen_senders(problem: Problem) -> Array:
     """Whose message the kernels found to be the highest, for every receiver and feature."""
     weights = MessageWeights.of(*problem.message)
-    return messages.forward_saving(problem.terms, problem.scalars, weights, problem.slope).best
+    options = messages.Options(problem.slope, masked=problem.connected is not None)
+    return messages.forward_saving(problem.terms, problem.scalars, weights, options, problem.connected).best
 
 
 def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
@@ -81,11 +97,12 @@ def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
 
     Gradients of a maximum jump where two messages are nearly equal. There we follow the kernels' choice.
     """
-    terms, s, hidden, (attention, value, value_offset, products, biases), (on_message, gate, vectors) = problem
-    *in_attention, receive, send, from_node, from_gate = jnp.split(terms, terms.shape[-1] // H, axis=-1)
+    terms, s, hidden, (attention, value, value_offset, products, biases), (on_message, gate, vectors), mask = problem
+    parts = jnp.split(terms, terms.shape[-1] // H, axis=-1)
+    in_attention, (receive, send, *from_nodes) = (parts[:3], parts[3:]) if attention is not None else ([], parts)
     edges = s
     if attention is not None:
-        alpha = jax.nn.softmax(_attention_logits(problem.slope, in_attention, s, attention), axis=-1)
+        alpha = jax.nn.softmax(attention_logits(problem.slope, in_attention, s, attention), axis=-1)
         edges = jnp.einsum("bijk,bikp->bijp", alpha, s)
     edges = edges @ value + value_offset
     added = receive[:, None] + send[:, :, None]
@@ -95,15 +112,25 @@ def plain(problem: Problem, senders: Array) -> tuple[Array, Array]:
         inner = rounded_on_the_way_back(product(jax.nn.relu(edges), products[0]) + added)
     inner = rounded_on_the_way_back(product(jax.nn.relu(inner), products[-2]) + biases[0])
     sent = product(jax.nn.relu(inner), products[-1]) + biases[1]
+    if mask is not None:
+        sent = jnp.where(mask[..., None] != 0, sent, NO_MESSAGE)
     received = jnp.take_along_axis(sent, senders[:, None], axis=1)[:, 0]
 
-    update = jax.nn.relu(from_node + _product_of_message(received, on_message[0]))
+    before = [term + product_of_message(received, matrix) for term, matrix in zip(from_nodes, on_message, strict=True)]
+    missed = jax.lax.stop_gradient(sent.max(1) - received)
+    return updated(before[0], before[-1], hidden, gate, vectors), missed
+
+
+def updated(before: Array, before_gate: Array, hidden: Array, gate: Array | None, vectors: Array) -> Array:
+    """The next hidden state, from what is rectified for the update and, if there is one, for the gate."""
+    update = jax.nn.relu(before)
     centred = update - update.mean(-1, keepdims=True)
-    scale, offset, gate_bias = vectors
-    update = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5) * scale + offset
-    opening = jax.nn.relu(from_gate + _product_of_message(received, on_message[1]))
-    openness = jax.nn.sigmoid(rounded_on_the_way_back(product(opening, gate) + gate_bias))
-    return openness * update + (1 - openness) * hidden, jax.lax.stop_gradient(sent.max(1) - received)
+    update = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5) * vectors[0] + vectors[1]
+    if gate is None:
+        return update
+    gate_bias = vectors[2]
+    openness = jax.nn.sigmoid(rounded_on_the_way_back(product(jax.nn.relu(before_gate), gate) + gate_bias))
+    return openness * update + (1 - openness) * hidden
 
 
 def _half(x: Array) -> Array:
@@ -123,7 +150,7 @@ def _vectors_of_pairs(nodes: Any, s: Array, directions: Array) -> tuple[Array, A
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attention_logits(slope: float, nodes: Any, s: Array, attention: Attention) -> Array:
+def attention_logits(slope: float, nodes: Any, s: Array, attention: Attention) -> Array:
     """The logits of the attention, with sums in half precision."""
     ij, ik, jk = _vectors_of_pairs(nodes, s, attention.triplet)
     t = _half(_half(ik + ij) + jk)
@@ -164,7 +191,7 @@ def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
     return to_nodes, to_scalars, Attention(to_directions * attention.weights, to_weights)
 
 
-_attention_logits.defvjp(lambda slope, *arguments: (_attention_logits(slope, *arguments), arguments), _pull_back_logits)
+attention_logits.defvjp(lambda slope, *arguments: (attention_logits(slope, *arguments), arguments), _pull_back_logits)
 
 
 def rounded(x: Array) -> Array:
@@ -188,13 +215,13 @@ product.defvjp(
 
 
 @jax.custom_vjp
-def _product_of_message(x: Array, weights: Array) -> Array:
+def product_of_message(x: Array, weights: Array) -> Array:
     """The same, but the gradient of the weights is not the kernels' business and rounds nothing."""
     return rounded(x) @ rounded(weights)
 
 
-_product_of_message.defvjp(
-    lambda x, weights: (_product_of_message(x, weights), (x, weights)),
+product_of_message.defvjp(
+    lambda x, weights: (product_of_message(x, weights), (x, weights)),
     lambda saved, d: (rounded(d) @ rounded(saved[1]).T, outer(saved[0], d)),
 )
 
@@ -216,25 +243,33 @@ def difference(ours: Array, expected: Array) -> float:
 
 
 def assert_equal_to_plain(
-    seeds: int, samples: int, num_nodes: int, num_scalars: int, attends: bool, device: Any, flips: int = 0
+    seeds: int,
+    samples: int,
+    num_nodes: int,
+    num_scalars: int,
+    attends: bool,
+    device: Any,
+    flips: int = 0,
+    gated: bool = True,
+    masked: bool = False,
 ) -> None:
     """The step and its gradients, by the kernels where JAX computes by default and by plain formulas on a device.
 
     Where sums are taken in another order, some rectified numbers (`flips` at most) may fall on the other side of zero.
     """
-    problem, cotangent = draw(seeds, samples, num_nodes, num_scalars, attends)
+    problem, cotangent = draw(seeds, samples, num_nodes, num_scalars, attends, gated, masked)
 
     @jax.jit
     @jax.vmap
     def by_kernels(problem, cotangent):
         result, pull_back = jax.vjp(fused, problem)
-        return result, pull_back(cotangent)[0], chosen_senders(problem)
+        return result, pull_back(cotangent)[0]._replace(connected=None), chosen_senders(problem)
 
     @jax.jit
     @jax.vmap
     def by_formulas(problem, cotangent, senders):
         result, pull_back, missed = jax.vjp(lambda p: plain(p, senders), problem, has_aux=True)
-        return result, pull_back(cotangent)[0], missed
+        return result, pull_back(cotangent)[0]._replace(connected=None), missed
 
     with jax.default_matmul_precision("highest"):
         result, gradients, senders = by_kernels(problem, cotangent)

@@ -19,7 +19,8 @@ from narkit.fused.latent_pointer import (
     latent_pointer_logits,
     latent_pointer_logits_and_softmax,
 )
-from narkit.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
+from narkit.fused.narrow_latents import NarrowLatents
+from narkit.fused.triplet_messages import FEATURES, triplet_maxima
 from narkit.fused.weights import HIDDEN_SIZE as H
 
 from .plain_pointers import FIRST, SECOND, WIDTH, with_gradients
@@ -51,7 +52,7 @@ _of_scalars.defvjp(
 
 def plain_logits(nodes: Array, scalars: Array, latents: NarrowLatents, weights: LatentPointerWeights) -> Array:
     """`sum_h w_h max(a_i, b_p + s_pi D + c + ReLU(m_pi O + o) L)_h + bias`"""
-    wide = jax.nn.relu(rounded_on_the_way_back(latents.maxima @ latents.weight + latents.bias))
+    wide = jax.nn.relu(rounded_on_the_way_back(latents.features @ latents.weight + latents.bias))
     edges = weights.offset + product(wide, weights.latent) + _of_scalars(scalars, weights.directions)
     a, b = nodes[..., FIRST : FIRST + H], nodes[..., SECOND : SECOND + H]
     other = b[:, None] + jnp.swapaxes(edges, 1, 2)
@@ -70,12 +71,18 @@ def assert_maxima_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_s
 
 
 def assert_logits_equal_to_plain(
-    seeds: int, samples: int, num_nodes: int, num_scalars: int, device: Any, flips: int = 0
+    seeds: int,
+    samples: int,
+    num_nodes: int,
+    num_scalars: int,
+    device: Any,
+    flips: int = 0,
+    num_features: int = FEATURES,
 ) -> None:
     """What is rectified, or compared, has 16 bits in the kernels: so many (`flips`) may fall on the other side."""
     normal = _normal(seeds, num_nodes)
-    maxima, scalars = (normal(samples, num_nodes, num_nodes, width) for width in (FEATURES, num_scalars))
-    latents = NarrowLatents(maxima, normal(FEATURES, H) * FEATURES**-0.5, normal(H))
+    features, scalars = (normal(samples, num_nodes, num_nodes, width) for width in (num_features, num_scalars))
+    latents = NarrowLatents(features, normal(num_features, H) * num_features**-0.5, normal(H))
     square = normal(H, H) * H**-0.5
     without: Any = None
     weights = LatentPointerWeights(normal(num_scalars, H), normal(H), square, normal(H), normal(1), without)

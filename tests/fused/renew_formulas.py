@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-FORMULAS = ["test_fused.py", "test_fused_edge_attention.py", "test_fused_triplets.py", "test_fused_triplet_logits.py"]
-NETWORKS = ["test_fused.py::test_network_equals_plain_network"]  # with those that take too long for the default tests
+FORMULAS = [
+    "test_fused.py", "test_fused_edge_attention.py", "test_fused_triplets.py", "test_fused_triplet_logits.py",
+    "test_fused_latent_step.py", "test_fused_team_options.py",
+]  # fmt: skip
+# With those that take too long for the default tests.
+NETWORKS = ["test_fused.py::test_network_equals_plain_network", "test_fused_team_options.py"]
 
 
 def main() -> int:

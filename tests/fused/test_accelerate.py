@@ -42,8 +42,14 @@ def on_gpu() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("processor", ["team", "triplet_gmpnn"])
-def test_what_has_kernels_runs_in_them(processor: str, on_gpu: None) -> None:
+WITH_KERNELS = [
+    "team", "team_plus", "triplet_gmpnn", "triplet_mpnn", "triplet_pgn", "triplet_gpgn", "mpnn", "gmpnn", "pgn", "gpgn",
+    "deepsets", functools.partial(TEAM, gated=False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("processor", WITH_KERNELS, ids=str)
+def test_what_has_kernels_runs_in_them(processor: Any, on_gpu: None) -> None:
     found = accelerate(shapes(processor))
     assert found.fast and found.form is not None and str(found) == "runs in fused kernels"
     assert found.report == {"fast": True, "reason": "", "parts": {"processor": "fast", "decoders": "fast"}}
@@ -69,6 +75,42 @@ def test_another_width_and_other_things_run_plain(on_gpu: None) -> None:
     assert layer.form is None and "128, not 64" in layer.reason
     unknown = accelerate(jax.nn.relu)
     assert unknown.form is None and "expected a narkit.Reasoner or narkit.TripletEdgeAttention" in unknown.reason
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"reads": "both"}, {"reads": "hidden"}, {"scale": "log"}, {"scale": "learnt"}, {"both_directions": True},
+        {"values_of_kj": True}, {"residual": True}, {"maxima": 8}, {"latents": True}, {"mean": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_options_of_team_have_kernels(options: dict[str, Any], on_gpu: None) -> None:
+    reasoner = shapes(functools.partial(TEAM, **options))
+    assert accelerate(reasoner).fast
+    bound = eqx.filter_eval_shape(lambda r: accelerate(r).form(r, "bfs"), reasoner)
+    assert type(bound.processor).__name__ == "FusedLatentStep"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"norm": True}, "norm=LayerNorm, which no kernel knows"),
+        ({"gated": False, "residual": True}, "TEAM with options but without a gate has no kernels"),
+        ({"gated": False, "mean": True}, "TEAM with options but without a gate has no kernels"),
+        ({"maxima": 4}, "written for 8 maxima per edge, not 4"),
+        ({"num_heads": 2, "latents": True}, "written for one head, not 2"),
+    ],
+    ids=str,
+)
+def test_other_options_of_team_run_plain(options: dict[str, Any], reason: str, on_gpu: None) -> None:
+    assert reason in accelerate(shapes(functools.partial(TEAM, **options))).plain["processor"]
+
+
+def test_the_layer_on_its_own_runs_plain_with_options(on_gpu: None) -> None:
+    for options in ({"both_directions": True}, {"residual": True}, {"reads": "both"}, {"scale": "log"}, {"maxima": 8}):
+        layer = narkit.TripletEdgeAttention(128, **options, key=jax.random.key(0))  # type: ignore[arg-type]
+        assert "the layer on its own has no kernels with the option" in accelerate(layer).reason
 
 
 class Doubled(TEAM):
@@ -119,7 +161,7 @@ def test_an_added_field_that_is_off_is_no_obstacle(on_gpu: None, monkeypatch: py
     """As if networks without a gate had been all there was: `gate` is new, and None."""
     known = recognition.KNOWN_FIELDS[recognition.MessagePassing] - {"gate"}
     monkeypatch.setitem(recognition.KNOWN_FIELDS, recognition.MessagePassing, known)
-    assert "messages of TripletMPNN have no kernels" in accelerate(shapes("triplet_mpnn")).plain["processor"]
+    assert accelerate(shapes("triplet_mpnn")).fast
     assert "gate=Gate, which no kernel knows" in accelerate(shapes("triplet_gmpnn")).plain["processor"]
     known = recognition.KNOWN_FIELDS[narkit.TripletEdgeAttention] - {"slope"}  # as if new, and with its default
     monkeypatch.setitem(recognition.KNOWN_FIELDS, narkit.TripletEdgeAttention, known)

@@ -14,12 +14,14 @@ from jax.extend.core import jaxprs_in_params
 
 import narkit
 from narkit.bench.subjects import load_plain_team
-from narkit.fused import accelerate
+from narkit.fused import accelerate, messages
+from narkit.fused.messages import MessageWeights
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
+from narkit.models.unrolling import DEFAULT_UNROLLING, Unrolling
 
 from .emulation import emulated, needs_compiler
-from .plain_step import assert_equal_to_plain
+from .plain_step import NO_MESSAGE, assert_equal_to_plain, draw
 
 pytestmark = needs_compiler
 
@@ -50,9 +52,56 @@ def test_other_sizes_and_several_samples(num_nodes: int, attends: bool) -> None:
         assert_equal_to_plain(2, 3 if num_nodes < 33 else 1, num_nodes, 8, attends, device=jax.devices()[0])
 
 
-PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu")  # the files of its kernels
+# The files of its kernels.
+# Nodes, scalars, and whether with a gate and with a mask of who may send to whom.
+OTHER_STEPS = [(13, 2, False, True), (7, 1, True, True), (4, 3, False, False)]
+SLOW_STEPS = [(2, 1, False, True), (4, 2, True, True), (16, 4, False, False), (16, 5, False, True), (20, 2, True, True)]
+SLOW_STEPS += [(33, 8, False, True), (1, 1, False, True), (11, 6, False, False)]
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "num_scalars", "gated", "masked"),
+    [*OTHER_STEPS, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_STEPS)],
+)
+def test_steps_without_a_gate_and_with_masks(num_nodes: int, num_scalars: int, gated: bool, masked: bool) -> None:
+    with emulated():
+        device = jax.devices()[0]
+        assert_equal_to_plain(2, 2, num_nodes, num_scalars, False, device=device, gated=gated, masked=masked)
+
+
+def test_who_hears_nobody_gets_no_message_and_gives_no_gradient() -> None:
+    """The largest of no messages is -1e6, as in the plain formulas. The last node of the second sample hears nobody."""
+    problem, cotangent = draw(1, 2, 5, 2, False, gated=False, masked=True)
+    problem, cotangent = jax.tree.map(lambda array: array[0], (problem, cotangent))
+    assert problem.connected is not None
+    connected = problem.connected.at[1, :, -1].set(0)
+    weights, options = MessageWeights.of(*problem.message), messages.Options(masked=True)
+
+    @jax.jit
+    def run(terms: Any, scalars: Any, connected: Any, d_message: Any) -> Any:
+        saved = messages.forward_saving(terms, scalars, weights, options, connected)
+        return saved, messages.backward(terms, scalars, weights, saved, [d_message], options)
+
+    with emulated():
+        saved, (_, _, gradients) = run(problem.terms, problem.scalars, connected, cotangent)
+        _, (_, _, without) = run(problem.terms, problem.scalars, connected, cotangent.at[1, -1].set(0.0))
+    assert (saved.message[1, -1] == NO_MESSAGE).all() and (saved.best[1, -1] == -1).all()
+    assert (saved.message[1, :-1] > NO_MESSAGE).all() and (saved.best[1, :-1] >= 0).all()
+    for ours, theirs in zip(jax.tree.leaves(gradients), jax.tree.leaves(without), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_nodes", [4, 13])
+def test_steps_with_attention_and_without_a_gate(num_nodes: int) -> None:
+    with emulated():
+        assert_equal_to_plain(2, 1, num_nodes, 3, True, device=jax.devices()[0], gated=False)
+
+
+PROCESSOR = ("messages.cu", "attention_backward.cu", "update.cu", "latent_features.cu", "triplet_messages.cu")
 NETWORKS = [
     ("bfs", "team", "encoded"),
+    ("bfs", "team_plus", "encoded"),
     pytest.param("bfs", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
     pytest.param("segments_intersect", "team", "none", marks=pytest.mark.slow),  # its edges have no scalars
     pytest.param("floyd_warshall", "team", "encoded", marks=pytest.mark.slow),  # its edges point
@@ -64,7 +113,19 @@ NETWORKS = [
     pytest.param("jarvis_march", "team", "encoded", marks=pytest.mark.slow),  # no pointers
     pytest.param("kmp_matcher", "team", "encoded", marks=pytest.mark.slow),
     pytest.param("insertion_sort", "team", "encoded", marks=pytest.mark.slow),
+    pytest.param("floyd_warshall", "team_plus", "encoded", marks=pytest.mark.slow),
+    pytest.param("mst_kruskal", "team_plus", "encoded", marks=pytest.mark.slow),
+    pytest.param("segments_intersect", "team_plus", "encoded", marks=pytest.mark.slow),
     pytest.param("matrix_chain_order", "triplet_gmpnn", "encoded", marks=pytest.mark.slow),
+    ("bfs", "pgn", "encoded"),  # who may send to whom changes from step to step
+    pytest.param("bfs", "mpnn", "encoded", marks=pytest.mark.slow),
+    pytest.param("mst_kruskal", "pgn", "encoded", marks=pytest.mark.slow),
+    pytest.param("segments_intersect", "gmpnn", "none", marks=pytest.mark.slow),
+    pytest.param("floyd_warshall", "pgn", "encoded", marks=pytest.mark.slow),
+    pytest.param("bfs", "gpgn", "encoded", marks=pytest.mark.slow),
+    pytest.param("graham_scan", "deepsets", "encoded", marks=pytest.mark.slow),
+    pytest.param("bfs", "triplet_pgn", "encoded", marks=pytest.mark.slow),
+    pytest.param("articulation_points", "triplet_mpnn", "encoded", marks=pytest.mark.slow),
 ]
 
 
@@ -72,14 +133,16 @@ def batch_of(algorithm: str) -> DeviceBatch:
     return DeviceBatch.of(narkit.sample(algorithm, size=4, batch_size=2, seed=9))
 
 
-def network_and_loss(algorithm: str, processor: str, hints: str = "encoded") -> tuple[narkit.Reasoner, Callable]:
+def network_and_loss(
+    algorithm: str, processor: str, hints: str = "encoded", options: Unrolling = DEFAULT_UNROLLING
+) -> tuple[narkit.Reasoner, Callable]:
     batch = batch_of(algorithm)
     assert batch.num_steps > 1  # or the hidden state plays no part
     reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0))
-    if processor == "team":  # in a new network all third nodes count nearly the same and gradients are mostly noise
+    if processor.startswith("team"):  # or third nodes count nearly the same and gradients are mostly noise
         reasoner = eqx.tree_at(lambda r: r.processor.attention.attention, reasoner, replace_fn=lambda a: 10 * a)
     return reasoner, lambda network: objective.loss(
-        network, batch, key=jax.random.key(1), bind=accelerate(network).form
+        network, batch, key=jax.random.key(1), options=options, bind=accelerate(network, options).form
     )
 
 
@@ -101,8 +164,29 @@ def test_network_equals_plain_network(algorithm: str, processor: str, hints: str
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
     if processor == "team" and hints == "encoded" and algorithm != "insertion_sort":  # whose permutations are noisy
         assert float(value) == pytest.approx(one_file_loss(reasoner, algorithm), rel=1e-3)
-    leaves = zip(jax.tree_util.tree_leaves_with_path(expected_gradients), jax.tree.leaves(gradients), strict=True)
-    total = np.sqrt(sum(np.sum(leaf**2) for leaf in jax.tree.leaves(expected_gradients)))
+    assert_same_directions(gradients, expected_gradients)
+
+
+FORCED = Unrolling(teacher_forcing=0.5, reprediction="hard")  # as in the preset `clrs2022`
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "processor"), [("bfs", "pgn"), pytest.param("mst_kruskal", "mpnn", marks=pytest.mark.slow)]
+)
+def test_forced_and_hard_hints(algorithm: str, processor: str) -> None:
+    """Kernels make no feedback then. The step reads likeliest values, for some samples true ones."""
+    reasoner, loss = network_and_loss(algorithm, processor, options=FORCED)
+    expected, expected_gradients = jax.jit(jax.value_and_grad(loss))(reasoner)
+    with emulated():
+        value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
+    assert float(value) == pytest.approx(float(expected), rel=1e-3)
+    assert_same_directions(gradients, expected_gradients)
+
+
+def assert_same_directions(gradients: Any, expected: Any) -> None:
+    """Gradients of large weights point the same way and are as long."""
+    leaves = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(gradients), strict=True)
+    total = np.sqrt(sum(np.sum(leaf**2) for leaf in jax.tree.leaves(expected)))
     compared = 0
     for (path, leaf), ours in leaves:
         norm, our_norm = np.linalg.norm(leaf), np.linalg.norm(ours)
@@ -134,7 +218,14 @@ def kernels_of(eqns: Iterable[Any]) -> Counter[str]:
     return Counter(kernel.name for kernel in launched if kernel.source in PROCESSOR)
 
 
-@pytest.mark.parametrize("processor", ["team", "triplet_gmpnn"])
+KERNELS = {  # forward, backward
+    "team": (["messages"], ["messages", "attention"]),
+    "team_plus": (["messages", "features", "triplets"], ["messages", "attention", "triplets"]),
+    "triplet_gmpnn": (["messages", "triplets"], ["messages", "triplets"]),
+}
+
+
+@pytest.mark.parametrize("processor", KERNELS)
 def test_kernels_run_once_per_step_and_direction(processor: str) -> None:
     """The time loop keeps what kernels give on the way forth, and finishes the gradients of weights after the loop."""
     reasoner, loss = network_and_loss("bfs", processor)
@@ -142,11 +233,16 @@ def test_kernels_run_once_per_step_and_direction(processor: str) -> None:
         program = jax.make_jaxpr(jax.grad(loss))(reasoner)
         evaluation = jax.make_jaxpr(lambda network: loss(network))(reasoner)
     forth, back = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
-    assert kernels_of(forth) == Counter(["messages_forward_saving", "update_forward"])
-    attention = ["attention_backward"] if processor == "team" else []
-    assert kernels_of(back) == Counter(["update_backward", "messages_backward", *attention])
-    assert kernels_of(operations(program.jaxpr)) == kernels_of(forth) + kernels_of(back)
-    assert kernels_of(operations(evaluation.jaxpr)) == Counter(["messages_forward", "update_forward"])
+    forward, backward = KERNELS[processor]
+    assert kernels_of(forth) == Counter([*(f"{name}_forward_saving" for name in forward), "update_forward"])
+    assert kernels_of(back) == Counter([*(f"{name}_backward" for name in backward), "update_backward"])
+    # Latents that output decoders read are made once more, after the loop.
+    again = [name for name in forward if name != "messages"]
+    after = [f"{name}_forward_saving" for name in again] + [f"{name}_backward" for name in backward if again][1:]
+    assert kernels_of(operations(program.jaxpr)) == kernels_of(forth) + kernels_of(back) + Counter(after)
+    assert kernels_of(operations(evaluation.jaxpr)) == Counter(
+        [f"{name}_forward" for name in (*forward, *again)] + ["update_forward"]
+    )
     in_loops = [eqn.params for eqn in (*forth, *back) if eqn.primitive.name == "fused_kernel"]
     assert all(params["rows"].ends for params in in_loops), "kernels that do not know which samples have ended"
     made = [eqn.outvars[0].aval.shape for eqn in back if eqn.primitive.name == "dot_general"]

@@ -11,7 +11,7 @@ import pytest
 
 import narkit
 from narkit.fused import accelerate
-from narkit.fused.triplet_messages import NarrowLatents
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.models.features import Scalars
 
 from .emulation import emulated, needs_compiler

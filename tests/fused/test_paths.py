@@ -12,10 +12,13 @@ FUSED, PLAIN = "fused", "plain"
 AROUND_PROCESSORS = {"node_linears": FUSED, "pointers": FUSED, "hints_read_again": FUSED}
 PATHS = {
     "team": {"attention": FUSED, "messages": FUSED, "update": FUSED},
+    "team_plus": {"attention": FUSED, "messages": FUSED, "update": FUSED},
     "triplet_gmpnn": {"triplets": FUSED, "messages": FUSED, "update": FUSED},
-    "triplet_mpnn": {"triplets": FUSED, "messages": PLAIN, "update": PLAIN},  # no gate
-    "triplet_gpgn": {"triplets": FUSED, "messages": PLAIN, "update": PLAIN},  # neighbours only
-    "pgn": {"messages": PLAIN, "update": PLAIN},
+    "triplet_mpnn": {"triplets": FUSED, "messages": FUSED, "update": FUSED},  # no gate
+    "triplet_gpgn": {"triplets": FUSED, "messages": FUSED, "update": FUSED},  # neighbours only
+    "mpnn": {"messages": FUSED, "update": FUSED},
+    "pgn": {"messages": FUSED, "update": FUSED},
+    "deepsets": {"messages": FUSED, "update": FUSED},
     "memnet": {"processor": PLAIN},
 }
 
@@ -29,7 +32,7 @@ def test_paths_with_kernels(processor: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["floyd_warshall", "matrix_chain_order", "optimal_bst"])
 def test_paths_of_edge_pointers(algorithm: str) -> None:
-    for processor in ("team", "triplet_gmpnn"):
+    for processor in ("team", "team_plus", "triplet_gmpnn"):
         with availability.use(FUSED):
             assert set(report_paths(algorithm, processor, 7).values()) == {FUSED}
             narrow = report_paths(algorithm, processor, 7, hidden_size=64)

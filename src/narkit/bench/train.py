@@ -19,16 +19,21 @@ from narkit.algorithms import ALGORITHMS
 from narkit.bench.programs_of_step import Job, Prepared, compile_together, count_launches, prepare, program_bytes
 from narkit.bench.projection import project
 from narkit.bench.subjects import NarkitSubject, PlainSubject, Subject, most_steps, paths_taken
-from narkit.bench.train_record import Cell, Failure, Record
+from narkit.bench.train_record import DEFAULT_PRESET, Cell, Failure, Record
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, Meal
 from narkit.training.packing import with_num_steps
+from narkit.training.presets import PRESETS
 from narkit.training.run import default_threads
 from narkit.training.trainer import IN_FLIGHT, LOOK_AHEAD, MAKING_DATA, is_idle, short_turns
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "numpy", "numba")
 REPEATS = 5  # of the two runs that tell the loop from what is around it
 MANY_STEPS = 64  # of the longer one of them
+STEP_SETTINGS = (
+    "teacher_forcing", "reprediction", "hint_gradient", "gradient_clip", "average", "average_horizon", "skipped_steps",
+)  # fmt: skip
+"""What a step of training depends on, of the settings that a preset gives."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Options:
     steps: int = 50
     hidden_size: int = 128
     batch_size: int = 32
+    preset: str = DEFAULT_PRESET  # of the settings of a step
     plain: bool = False
     evaluation: bool = False  # time validation and test, too
     threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
@@ -56,6 +62,7 @@ class Options:
             seeds=range(self.num_seeds),  # type: ignore[arg-type]
             sizes=self.sizes,
             batch_size=self.batch_size,
+            **{name: value for name, value in PRESETS[self.preset].items() if name in STEP_SETTINGS},
         )
 
 
@@ -67,6 +74,7 @@ def new_record(options: Options) -> Record:
         hidden_size=options.hidden_size,
         batch_size=options.batch_size,
         num_seeds=options.num_seeds,
+        preset=options.preset,
         sizes=list(options.sizes),
         compilation_cache=jax.config.jax_compilation_cache_dir is not None,  # type: ignore[attr-defined]
         versions=machine.versions(*PACKAGES),

@@ -9,6 +9,7 @@ from typing import Any
 
 SCHEMA = 2
 NARKIT, PLAIN = "narkit", "plain JAX"  # the implementations
+DEFAULT_PRESET = "paper"  # whose settings of a step are measured if nobody says otherwise
 
 
 @dataclass
@@ -112,6 +113,7 @@ class Record:
     compilations: list[Compilation] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    preset: str = DEFAULT_PRESET
     schema: int = SCHEMA
 
     def has(self, implementation: str, processor: str, algorithm: str, sizes: Iterable[int]) -> bool:

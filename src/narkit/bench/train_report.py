@@ -11,7 +11,7 @@ from rich.table import Table
 from narkit.algorithms import ALGORITHMS
 from narkit.bench.profiling import KernelTime, Trace
 from narkit.bench.projection import FORMULA, Projection, project
-from narkit.bench.train_record import NARKIT, PLAIN, Cell, Record
+from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, Cell, Record
 
 HEADER = (
     "algorithm", "n", "kernels fwd", "kernels bwd", "kernels outside", "proc. steps", "ms/proc. step",
@@ -160,11 +160,12 @@ def circumstances(record: Record) -> list[str]:
     peak = max((cell.peak_bytes for cell in record.cells if cell.peak_bytes is not None), default=None)
     memory = "the device does not report its peak memory" if peak is None else f"peak memory {peak / 1e9:.2f} GB"
     cache = "on" if record.compilation_cache else "off"
+    preset = "" if record.preset == DEFAULT_PRESET else f"settings of the preset {record.preset}, "
     commits = ", ".join(dict.fromkeys(cell.commit for cell in record.cells)) or record.commit
     lines = [
         f"{record.device} ({record.backend}), {record.num_seeds} seeds as one program, batch {record.batch_size}, "
-        f"h = {record.hidden_size}, forward + backward + Adam; {memory}; compilation cache {cache}. {record.date}, "
-        f"commit {commits}, {versions}.",
+        f"h = {record.hidden_size}, {preset}forward + backward + Adam; {memory}; compilation cache {cache}. "
+        f"{record.date}, commit {commits}, {versions}.",
         "Kernels per processor step, forward and backward, and once per training step outside the loops, counted from "
         "the compiled program. Milliseconds: a run of fresh batches with several steps in flight, divided by its "
         "processor steps and by its training steps; and what one more processor step costs.",

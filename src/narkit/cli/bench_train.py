@@ -29,6 +29,7 @@ app = typer.Typer()
         "narkit bench train --algorithm bfs --processor team --sizes 7 --seeds 1 --steps 5",
         "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
         "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --out all --append",
+        "narkit bench train --processor mpnn,pgn --preset clrs2022 --sizes 16 --seeds 3",
         "narkit bench train --reference-python oracle/bin/python --steps 30 --out benchmarks/train_cpu",
     ),
 )
@@ -41,6 +42,7 @@ def bench_train(
     steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
+    preset: Annotated[str, typer.Option(help="The preset whose settings of a step are measured.")] = "paper",
     out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
@@ -69,8 +71,10 @@ def bench_train(
     from narkit.bench.train import Options
     from narkit.cli import bench_train_run as command
     from narkit.models.processors import PROCESSORS
+    from narkit.training.presets import PRESETS
 
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
+    one_of("preset", preset, PRESETS)
     _refuse_without_effect(given_options(context), processors)
     names = comma_separated_algorithms(None if every_algorithm else algorithm)
     if reference_python is not None:
@@ -85,6 +89,7 @@ def bench_train(
         steps=steps,
         hidden_size=hidden_size,
         batch_size=batch_size,
+        preset=preset,
         plain=plain,
         evaluation=every_algorithm and evaluation,
         budget=budget,
@@ -119,4 +124,9 @@ def _refuse_without_effect(given: dict[str, str], processors: list[str]) -> None
             f"expected team among the processors, got {', '.join(processors)}: only TEAM is written out in plain JAX; "
             "add it to --processor, or leave this out",
             param_hint="--plain",
+        )
+    if "plain" in given and "preset" in given:
+        raise typer.BadParameter(
+            "expected --plain or this, got both: TEAM in plain JAX has the settings of the preset paper",
+            param_hint="--preset",
         )

@@ -13,11 +13,18 @@ from narkit import machine
 from narkit.bench import profiling, train, train_reference, train_report
 from narkit.bench.programs_of_step import Prepared
 from narkit.bench.subjects import load_plain_team
-from narkit.bench.train_record import Record
+from narkit.bench.train_record import DEFAULT_PRESET, Record
 from narkit.cli.choices import plain_errors
 from narkit.files import write_with_folder
 
-SETTINGS = ("device", "sizes", "hidden_size", "batch_size", "num_seeds")  # of a record; measurements share them
+SETTINGS = (
+    "device",
+    "sizes",
+    "hidden_size",
+    "batch_size",
+    "num_seeds",
+    "preset",
+)  # of a record; measurements share them
 WIDTH = 190  # of the tables where no terminal says otherwise
 
 
@@ -121,6 +128,8 @@ def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
         stored = json.loads(path.read_text())
     except ValueError:
         stored = None
+    if isinstance(stored, dict):  # records from before there was a choice do not say it
+        stored.setdefault("preset", DEFAULT_PRESET)
     if not isinstance(stored, dict) or not settings.keys() <= stored.keys():
         raise IncompatibleRecord(f"{path} is no record of such measurements; give another --out, or delete the file")
     differing = [name for name, value in settings.items() if stored[name] != value]

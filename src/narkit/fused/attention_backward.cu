@@ -14,11 +14,14 @@
 //
 // Each warp has its own 32 features, so warps have nothing in common but what attention_cell.cuh holds.
 
+// FEATURES is 0 for TEAM, whose record has the mixed scalars, too; else the number of features that latents are made of.
+
 #define ATTENTION 1
+#define RECORDED (FEATURES ? N + 1 : N + 1 + P)
 #if N > 1200  // beyond 1,289 nodes an int cannot count all records
-#define RECORD ((long long)(N + 1 + P))
+#define RECORD ((long long)RECORDED)
 #else
-#define RECORD (N + 1 + P)
+#define RECORD RECORDED
 #endif
 #include "half.cuh"
 #include "triplets.cuh"
@@ -105,13 +108,14 @@ __device__ __forceinline__ void add_to_scalars(
 
 // Keeps the gradients of a row's scalars, or of two rows; `of_row` is where this lane's first two go.
 template <int COLUMN_HALVES>
-__device__ __forceinline__ void keep_scalars(float* of_row, const float (&sums)[SCALAR_STEPS][4]) {
+__device__ __forceinline__ void keep_scalars(Share* of_row, const float (&sums)[SCALAR_STEPS][4]) {
 #pragma unroll
   for (int step = 0; step < SCALAR_STEPS; ++step)
 #pragma unroll
     for (int half = 0; half < COLUMN_HALVES; ++half)
       if (8 * step + 2 * Lane().q < P)
-        *(float2*)(of_row + half * 8 * EVEN_P + 8 * step) = make_float2(sums[step][2 * half], sums[step][2 * half + 1]);
+        write_share(of_row + half * 8 * (EVEN_P / 2 * WORDS) + 4 * WORDS * step, sums[step][2 * half],
+                    sums[step][2 * half + 1]);
 }
 
 template <int COUNT>
@@ -189,7 +193,7 @@ __device__ __forceinline__ void visit(
   const u32 (*columns)[OPERAND_WORDS] = shared.columns[0] + lane;
   const u32 *flipped = shared.flipped[0][0] + lane, *packed = shared.packed[0][at.q];
   const uint4* of_pairs = shared.of_pairs[warp][0][0] + at.g;
-  float* of_row = shared.of_scalars[warp][0][at.g] + 2 * at.q;
+  Share* of_row = shared.of_scalars[warp][0][at.g] + WORDS * at.q;
 
 #pragma unroll 1
   for (int four = 0; four < FOURS; ++four) {
@@ -244,7 +248,7 @@ __device__ __forceinline__ void visit(
       }
       keep_scalars<HALVES>(of_row, of_scalars);
       columns += 32 * HALVES, flipped += FLIPPED * SCALAR_STEPS * HALVES, packed += 4 * (4 * HALVES + 4);
-      of_pairs += 16, of_row += HALVES * 8 * EVEN_P;
+      of_pairs += 16, of_row += HALVES * 8 * (EVEN_P / 2 * WORDS);
     }
 
     // The sums over c are complete: for b = q, two nodes a each.
@@ -291,7 +295,7 @@ __device__ __forceinline__ void visit(
         of_j.v[2 * tile + r] = over_c[tile][0][2 * r] + over_c[tile][0][2 * r + 1] +
                                (over_c[tile][1][2 * r] + over_c[tile][1][2 * r + 1]);
     }
-    keep_scalars<2>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
+    keep_scalars<2>(shared.of_scalars[warp][row][at.g] + WORDS * at.q, of_scalars);
     __syncwarp();  // all have read what pairs of these b add; the gradients of x_j take its place
     ((float4*)shared.of_pairs[warp][4 * four])[lane] = make_float4(of_j.v[0], of_j.v[1], of_j.v[2], of_j.v[3]);
   }
@@ -323,7 +327,7 @@ __device__ __forceinline__ void visit(
             shared.flipped[row + HALVES - 1][step][lane]);
       add_to_scalars<HALVES>(of_scalars, over_b[tile][a], weighted_e2.words[tile]);
     }
-    keep_scalars<HALVES>(shared.of_scalars[warp][row][at.g] + 2 * at.q, of_scalars);
+    keep_scalars<HALVES>(shared.of_scalars[warp][row][at.g] + WORDS * at.q, of_scalars);
   }
 #pragma unroll
   for (int half = 0; half < HALVES; ++half) {
@@ -391,6 +395,9 @@ __device__ __forceinline__ void visit(
 // as of (j, k)), and parts of those of E1, E2, E3 and a.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
+#if FEATURES
+    const float* features,
+#endif
     const float* d_mixed, TIME_PARAMETERS float* d_i, float* d_j, float* d_k, float* d_scalars, float* small) {
   const Sample at(PARTS);
   const int part = blockIdx.x % PARTS;
@@ -400,7 +407,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;
   record += at.at(TIMED_record, NOW) * N * N * RECORD;
-  d_mixed += at.index * N * N * (P + 1);
+  d_mixed += at.index * N * N * GRADIENTS;
+#if FEATURES
+  features += at.at(TIMED_features, NOW) * N * N * FEATURES;
+#endif
   d_scalars += at.index * (2 + PARTS) * N * N * P;
   Gradients out;
   out.of_i = d_i + at.index * N * H;
@@ -433,6 +443,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
         const bool is_first = cell.a == 4 * part;
         __syncthreads();  // all have read what was there
         const Operands operands(terms, triplet, attention, cell);
+#if FEATURES
+        stage_expected(shared, features, d_mixed, cell);
+        __syncthreads();
+#endif
         stage_logits(shared, scalars, record, d_mixed, cell);
         stage_scalars(shared, scalars, cell);
         __syncthreads();
@@ -440,7 +454,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
         __syncthreads();
         visit(shared, terms, triplet, attention, operands, cell, factor, out, is_first);
         __syncthreads();
-        finish_scalars(shared, cell, factor, out, is_first);
+        finish_scalars(shared, record, d_mixed, cell, factor, out, is_first);
       }
   }
 }

@@ -19,7 +19,7 @@
 #define SHARERS (THREADS / (4 * WIDTH))  // threads that share the triplets of a and c
 #define SMALL (3 * P + 1)
 // As many as shared memory has room for.
-#define BLOCKS_PER_SM (N > 8 ? (P > 6 ? 2 : 3) : P > 8 ? 2 : P > 4 ? 3 : 4)
+#define BLOCKS_PER_SM (N > 8 ? (P > (SHORT_SHARES ? 8 : 6) ? 2 : 3) : P > 8 ? 2 : P > 4 ? 3 : 4)
 
 // Features: a warp has 32 of them, in two tiles of sixteen rows. A lane has four neighbours, two of each tile: its rows
 // g and g + 8. This is the first.
@@ -67,6 +67,30 @@ struct alignas(16) WeightedDirections {
   }
 };
 
+// With FEATURES, gradients come with the features that latents are made of (see feature_mix.cuh), of which the first
+// MIXED are averages with the attention's weights; else with averages of s_ik alone, and their inner product with these.
+#if FEATURES
+#define MIXED ((VALUES_OF_JK ? 2 : 1) * P)
+#define GRADIENTS FEATURES
+#else
+#define VALUES_OF_JK 0
+#define GRADIENTS (P + 1)
+#endif
+
+// What a warp's features contribute to the gradients of two scalars: rounded to bfloat16 where these take much room.
+#define SHORT_SHARES (FEATURES && P > 6)
+#if SHORT_SHARES
+#define WORDS 1  // of two
+typedef u32 Share;
+__device__ __forceinline__ void write_share(Share* out, float x, float y) { *out = pack(x, y); }
+__device__ __forceinline__ float2 read_share(const Share* from) { return unpack_pair(*from); }
+#else
+#define WORDS 2
+typedef float Share;
+__device__ __forceinline__ void write_share(Share* out, float x, float y) { *(float2*)out = make_float2(x, y); }
+__device__ __forceinline__ float2 read_share(const Share* from) { return *(const float2*)from; }
+#endif
+
 struct BackwardMemory {
   u32 columns[ROWS][32][OPERAND_WORDS];  // scalars of edges as right operands: columns are edges
   u32 flipped[ROWS][SCALAR_STEPS][FLIPPED];  // the same, rounded, where columns are scalars
@@ -78,7 +102,7 @@ struct BackwardMemory {
 #endif
   u32 starts[4][4][HALVES];  // by a and q: sums over b
   union {
-    float of_scalars[WARPS][ROWS][8][EVEN_P];  // gradients, of each warp's features
+    Share of_scalars[WARPS][ROWS][8][EVEN_P / 2 * WORDS];  // gradients, of each warp's features
     struct {                                   // before that
       float logits[4][SENT][WIDTH];
       float totals[SHARERS][4][WIDTH];  // sums over b
@@ -86,6 +110,9 @@ struct BackwardMemory {
   };
   float mixed[SHARERS][4][WIDTH][P];  // what the scalars of (a, c) get through the mixed ones
   float highest[WARPS];
+#if FEATURES
+  float expected[4][SENT];  // by a and b: the inner product of averages with their gradients
+#endif
 };
 
 static_assert(sizeof(BackwardMemory) <= SHARED_BYTES, "the kernel is given too little");
@@ -142,6 +169,20 @@ __device__ __forceinline__ void stage_scalars(BackwardMemory& shared, const floa
   }
 }
 
+#if FEATURES
+__device__ __forceinline__ void stage_expected(
+    BackwardMemory& shared, const float* features, const float* d_features, const Cell& cell) {
+#pragma unroll 1
+  for (int e = threadIdx.x; e < 4 * SENT; e += THREADS) {
+    const int edge = (last(cell.a + e / SENT) * N + last(cell.b + e % SENT)) * FEATURES;
+    float sum = 0.0f;
+#pragma unroll
+    for (int p = 0; p < MIXED; ++p) sum = fmaf(features[edge + p], d_features[edge + p], sum);
+    shared.expected[e / SENT][e % SENT] = sum;
+  }
+}
+#endif
+
 __device__ __forceinline__ void stage_logits(
     BackwardMemory& shared, const float* scalars, const float* record, const float* d_mixed, const Cell& cell) {
   const int c = threadIdx.x % WIDTH, a = threadIdx.x / WIDTH % 4, share = threadIdx.x / (4 * WIDTH);
@@ -151,21 +192,30 @@ __device__ __forceinline__ void stage_logits(
 #pragma unroll
   for (int p = 0; p < P; ++p) s[p] = of_edge[p], mixed[p] = 0.0f;
   record += last(i) * N * RECORD;
-  d_mixed += last(i) * N * (P + 1);
+  d_mixed += last(i) * N * GRADIENTS;
 #pragma unroll (P <= 4 ? SENT / SHARERS : 2)
   for (int round = 0; round < SENT / SHARERS; ++round) {
     const int b = round * SHARERS + share, j = cell.b + b;
     const float* saved = record + last(j) * RECORD;
-    const float* d_mix = d_mixed + last(j) * (P + 1);
+    const float* d_mix = d_mixed + last(j) * GRADIENTS;
     const float logit = saved[last(k)] - saved[N];
     const float alpha = __expf(i < N && j < N && k < N ? logit : -1e30f);  // no branch, or reads would wait for others
+#if FEATURES
+    float d = -shared.expected[a][b];
+#else
     float d = -d_mix[P];
+#endif
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       d = fmaf(d_mix[p], s[p], d);
       mixed[p] = fmaf(alpha, d_mix[p], mixed[p]);
     }
-    d *= alpha;
+#if VALUES_OF_JK
+    const float* of_jk = edge(scalars, last(j), last(k));
+#pragma unroll
+    for (int p = 0; p < P; ++p) d = fmaf(d_mix[P + p], of_jk[p], d);
+#endif
+    d *= SCALE * alpha;
     shared.logits[a][b][c] = d;
     total += d;
     highest = fmaxf(highest, fabsf(d));
@@ -219,9 +269,27 @@ struct Gradients {
   float* small;               // E1, E2, E3, w
 };
 
+#if VALUES_OF_JK
+// What the scalars of (j, k) get through averages of s_jk from the four nodes a: shared memory has no room for that.
+__device__ __forceinline__ void through_values_of_jk(
+    const float* record, const float* d_features, const Cell& cell, int j, int k, float* totals) {
+#pragma unroll
+  for (int p = 0; p < P; ++p) totals[p] = 0.0f;
+#pragma unroll
+  for (int a = 0; a < 4; ++a) {
+    const int edge = last(cell.a + a) * N + j;
+    const float* saved = record + edge * RECORD;
+    const float alpha = __expf(cell.a + a < N ? saved[k] - saved[N] : -1e30f);
+#pragma unroll
+    for (int p = 0; p < P; ++p) totals[p] = fmaf(alpha, d_features[edge * FEATURES + P + p], totals[p]);
+  }
+}
+#endif
+
 // Sums over warps, that is, over all features.
 __device__ __forceinline__ void finish_scalars(
-    BackwardMemory& shared, const Cell& cell, float factor, const Gradients& out, bool is_first) {
+    BackwardMemory& shared, const float* record, const float* d_mixed, const Cell& cell, float factor,
+    const Gradients& out, bool is_first) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < ROWS * 8; i += THREADS) {
     const int row = i / 8, column = i % 8;
@@ -234,7 +302,7 @@ __device__ __forceinline__ void finish_scalars(
       float2& total = totals[pair] = make_float2(0.0f, 0.0f);
 #pragma unroll
       for (int w = 0; w < WARPS; ++w) {
-        const float2 of_warp = *(const float2*)(shared.of_scalars[w][row][column] + 2 * pair);
+        const float2 of_warp = read_share(shared.of_scalars[w][row][column] + WORDS * pair);
         total = make_float2(total.x + of_warp.x, total.y + of_warp.y);
       }
     }
@@ -242,9 +310,16 @@ __device__ __forceinline__ void finish_scalars(
     const bool adds = kind == 0 ? cell.c : kind == 1 ? cell.b : !is_first;
     float* place = kind == 0 ? out.of_scalars[0] : kind == 1 ? out.of_scalars[1] : out.of_scalars[2];
     place += (from * N + to) * P;
+#if VALUES_OF_JK
+    float of_jk[P];
+    if (kind == 2) through_values_of_jk(record, d_mixed, cell, from, to, of_jk);
+#endif
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float total = factor * (p % 2 ? totals[p / 2].y : totals[p / 2].x);
+#if VALUES_OF_JK
+      if (kind == 2) total += of_jk[p];
+#endif
       if (kind == 1)
 #pragma unroll
         for (int share = 0; share < SHARERS; ++share) total += shared.mixed[share][from - cell.a][to - cell.c][p];

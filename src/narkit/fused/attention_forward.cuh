@@ -1,6 +1,10 @@
-// The attention of edges over third nodes, on the way forth: part of the forward kernel in messages.cu.
+// The attention of edges over third nodes, on the way forth: part of the forward kernels in messages.cu and, with
+// FEATURES, in latent_features.cu.
 
 #if ATTENTION
+#ifndef FEATURES
+#define FEATURES 0
+#endif
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
 // Warps that share 4 x 4 edges, where there are too few of these for all: each has some features, later some senders.
 #define SHARING (SENDERS < 4 * WARPS ? 4 * WARPS / SENDERS : 1)
@@ -18,7 +22,14 @@ struct AttentionMemory {
 #if SENDERS < 4 * WARPS
   float logits[WARPS][8][32];          // what each warp has summed, lane by lane
 #endif
+#if FEATURES
+  float of_edges[WARPS][16][17];       // the logits of a warp's edges and sixteen k, with a gap behind each edge
+#endif
 };
+
+#if FEATURES
+#include "feature_mix.cuh"
+#endif
 
 __device__ __forceinline__ void stage(
     AttentionMemory& shared, const float* terms, const float* triplet, const float* attention) {
@@ -32,7 +43,7 @@ __device__ __forceinline__ void stage(
     const float numbers[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float first = (1.0f - SLOPE) * numbers[2 * half], second = (1.0f - SLOPE) * numbers[2 * half + 1];
+      const float bend = (1.0f - SLOPE) * SCALE, first = bend * numbers[2 * half], second = bend * numbers[2 * half + 1];
       const u32 high = pack_half(first, second);
       const float2 rounded = unpack_half(high);
       shared.weights[tile][lane][half] = at.g % 2 ? pack_half(first - rounded.x, second - rounded.y) : high;
@@ -56,7 +67,7 @@ __device__ __forceinline__ void stage(
     float partial[8];
 #pragma unroll
     for (int t = 0; t < 8; ++t) partial[t] = exists[t] ? dot(a, vectors[t], 0.0f) : 0.0f;
-    const float total = SLOPE * sum_over_lanes<8>(partial);
+    const float total = SLOPE * SCALE * sum_over_lanes<8>(partial);
     const int i = first + lane * WARPS;
     if (lane >= 8 || i >= count) continue;
     if (i < N) shared.on_node[i] = total;
@@ -65,11 +76,16 @@ __device__ __forceinline__ void stage(
 }
 
 // The attention of 4 x 4 edges by one warp, or by SHARING of them: mixed scalars to shared memory, with SAVE the record
-// to global memory.
+// to global memory. With FEATURES these are written to global memory instead, with all else that latents are made of.
 template <bool SAVE>
 __device__ __forceinline__ void attend(
-    AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j, int i_in_tile,
-    int j_in_tile, float* mixed, float* record) {
+    AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j,
+#if FEATURES
+    const float* maxima, float* features,
+#else
+    int i_in_tile, int j_in_tile, float* mixed,
+#endif
+    float* record) {
   const Lane at;
   const int part = threadIdx.x / 32 % SHARING;
   // Edge number 4 a + b is the one from i = first_i + a to j = first_j + b. Of rows of edges a lane has g and g + 8.
@@ -81,6 +97,9 @@ __device__ __forceinline__ void attend(
 
   // Of logits a lane has those of the edges (a, b = q), for k = g and g + 8 of a chunk.
   const int my_j = first_j + at.q;
+#if FEATURES
+  FeatureMix mix(scalars, first_i, first_j);
+#else
   float highest[4], total[4], mix[P][4];
 #pragma unroll
   for (int a = 0; a < 4; ++a) {
@@ -88,6 +107,7 @@ __device__ __forceinline__ void attend(
 #pragma unroll
     for (int p = 0; p < P; ++p) mix[p][a] = 0.0f;
   }
+#endif
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     const int k[2] = {16 * chunk + at.g, 16 * chunk + at.g + 8};
@@ -217,17 +237,33 @@ __device__ __forceinline__ void attend(
     for (int a = 0; a < 4; ++a) {
       if (a % SHARING != part) continue;
       const int i = first_i + a;
+#if !FEATURES
       float own[2][P];  // read before the writes below, which reads would wait for
 #pragma unroll
       for (int r = 0; r < 2; ++r)
 #pragma unroll
         for (int p = 0; p < P; ++p) own[r][p] = edge(scalars, last(i), last(k[r]))[p];
+#endif
       float sums[4];
 #pragma unroll
       for (int step = 0; step < SCALAR_STEPS; ++step) {
         const u32 e = shared.on_direction[0][step][at.q];
         multiply_add_half(sums, of_ik[a].words[step], e, e, step ? sums : on_nodes);
       }
+#if FEATURES
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float logit = k[r] < N ? bent[a][r] + sums[2 * r] + linear[r] : -1e30f;
+        if (SAVE && i < N && my_j < N && k[r] < N) record[(i * N + my_j) * RECORD + k[r]] = logit;
+        shared.of_edges[threadIdx.x / 32][4 * a + at.q][at.g + 8 * r] = logit;
+      }
+    }
+    __syncwarp();
+    mix.add(shared.of_edges[threadIdx.x / 32], part, 16 * chunk);
+    __syncwarp();  // all have read the logits
+  }
+  mix.template write<SAVE>(part, scalars, maxima, features, record);
+#else
       float logit[2], higher = highest[a];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -258,5 +294,6 @@ __device__ __forceinline__ void attend(
   }
   const float top = my_a < 2 ? (my_a ? highest[1] : highest[0]) : (my_a == 2 ? highest[2] : highest[3]);
   if (saves) record[(i * N + my_j) * RECORD + N] = top + __logf(sum);
+#endif
 }
 #endif

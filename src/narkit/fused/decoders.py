@@ -14,9 +14,9 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.edge_features import EdgeFeatures
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.pointer_decoders import FusedPointerDecoder
-from narkit.fused.triplet_messages import NarrowLatents
 from narkit.fused.value_decoders import FusedEdgeDecoders, RowReadout, row_values
 from narkit.loops.deferred_gradients import SAVED, stack_cotangent
 from narkit.models.bound_decoders import Probes, decoded_together, logits_by_probe

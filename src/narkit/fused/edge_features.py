@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from jaxtyping import Array, Float
 
-from narkit.fused.triplet_messages import NarrowLatents
+from narkit.fused.narrow_latents import MOST_FEATURES, NarrowLatents
 
 
 class EdgeFeatures(NamedTuple):
@@ -23,5 +23,6 @@ class EdgeFeatures(NamedTuple):
         latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
     ) -> EdgeFeatures:
         if isinstance(latents, NarrowLatents):  # wide ones are computed only where something reads them
-            return cls(scalars, (latents.wide(),), latents)
+            has_kernels = 1 <= latents.features.shape[-1] <= MOST_FEATURES
+            return cls(scalars, (latents.wide(),), latents if has_kernels else None)
         return cls(scalars, () if latents is None else (latents,), None)

@@ -2,10 +2,12 @@
 //
 // Compiled for one number of nodes N, of samples SAMPLES, of scalars per edge P and of logits per edge LOGITS. A node's a
 // and b stand in a row of WIDTH floats, at FIRST and behind that. VALUES says of each hint its kind, where its logits
-// begin and how many there are. With GIVEN something else is added to the logits; with LATENTS a product of L with what
-// an edge has of them, ReLU(m_ij O + o). blockIdx.z is the seed.
+// begin and how many there are. With GIVEN something else is added to the logits; where m has FEATURES, a product of L with
+// the latents of an edge, ReLU(m_ij O + o). blockIdx.z is the seed.
 
-#define FEATURES 8                     // of m
+#define LATENTS (FEATURES > 0)
+#define FOURS ((FEATURES + 3) / 4)     // of features; zeros stand behind the last
+#define STRIDE (4 * (FOURS | 1))       // numbers per row of O transposed: eight rows lie in different banks
 #define SMALL (FEATURES + 1 + LOGITS)  // rows of small gradients: O, o, L
 
 enum Kind { SCALAR, MASK, CATEGORICAL };
@@ -41,30 +43,67 @@ __device__ __forceinline__ void soften(float (&x)[LOGITS], float* d) {
 }
 
 #if LATENTS
-#define OF_LATENTS const float *maxima, const float *out, const float *out_bias, const float *weight,
+#define OF_LATENTS const float *narrow, const float *out, const float *out_bias, const float *weight,
 
-// The weights of latents, in shared memory: first O, then o, then L with the logits as rows.
+// The features of an edge, m.
+struct Features {
+  float4 fours[FOURS];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int k = 0; k < FOURS; ++k) fours[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+  __device__ __forceinline__ void load(const float* from) {
+#pragma unroll
+    for (int k = 0; k < FOURS; ++k) {
+#if FEATURES % 4 == 0
+      fours[k] = ((const float4*)from)[k];
+#else
+      float four[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) four[e] = 4 * k + e < FEATURES ? from[4 * k + e] : 0.0f;
+      fours[k] = make_float4(four[0], four[1], four[2], four[3]);
+#endif
+    }
+  }
+  // Every `step`-th number is one of them.
+  __device__ __forceinline__ void store(float* to, int step) const {
+#pragma unroll
+    for (int k = 0; k < FOURS; ++k) {
+      const float four[4] = {fours[k].x, fours[k].y, fours[k].z, fours[k].w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (4 * k + e < FEATURES) to[(4 * k + e) * step] = four[e];
+    }
+  }
+  __device__ __forceinline__ float times(const float4* row, float sum) const {
+#pragma unroll
+    for (int k = 0; k < FOURS; ++k) sum = dot(fours[k], row[k], sum);
+    return sum;
+  }
+  __device__ __forceinline__ void add(float factor, const float4* row) {
+#pragma unroll
+    for (int k = 0; k < FOURS; ++k) fours[k] = axpy(factor, row[k], fours[k]);
+  }
+};
+
+// The weights of latents, in shared memory: first O transposed, then o, then L with the logits as rows.
 struct Latents {
   const float* shared;
   __device__ __forceinline__ Latents(const float* out, const float* out_bias, const float* weight, int seed) {
-    float* to = (float*)memory;
+    float *to = (float*)memory, *behind = to + H * STRIDE;
     shared = to;
     const int h = threadIdx.x;
     if (h < H) {
-      for (int f = 0; f < FEATURES; ++f) to[f * H + h] = out[(seed * FEATURES + f) * H + h];
-      to[FEATURES * H + h] = out_bias[seed * H + h];
-      for (int l = 0; l < LOGITS; ++l) to[(FEATURES + 1 + l) * H + h] = weight[(seed * H + h) * LOGITS + l];
+      for (int f = 0; f < 4 * FOURS; ++f) to[h * STRIDE + f] = f < FEATURES ? out[(seed * FEATURES + f) * H + h] : 0.0f;
+      behind[h] = out_bias[seed * H + h];
+      for (int l = 0; l < LOGITS; ++l) behind[(1 + l) * H + h] = weight[(seed * H + h) * LOGITS + l];
     }
     __syncthreads();
   }
-  // Before ReLU.
-  __device__ __forceinline__ float operator()(const float (&m)[FEATURES], int h) const {
-    float sum = shared[FEATURES * H + h];
-#pragma unroll
-    for (int f = 0; f < FEATURES; ++f) sum = fmaf(m[f], shared[f * H + h], sum);
-    return sum;
-  }
-  __device__ __forceinline__ float weight(int h, int l) const { return shared[(FEATURES + 1 + l) * H + h]; }
+  // What features are multiplied by for a latent.
+  __device__ __forceinline__ const float4* row(int h) const { return (const float4*)(shared + h * STRIDE); }
+  __device__ __forceinline__ float bias(int h) const { return shared[H * STRIDE + h]; }
+  __device__ __forceinline__ float weight(int h, int l) const { return shared[H * STRIDE + (1 + l) * H + h]; }
   // The gradient of a latent.
   __device__ __forceinline__ float pull(const float* d, int h) const {
     float sum = 0.0f;
@@ -73,11 +112,6 @@ struct Latents {
     return sum;
   }
 };
-
-__device__ __forceinline__ void load(const float* maxima, float (&m)[FEATURES]) {
-#pragma unroll
-  for (int f = 0; f < FEATURES; ++f) m[f] = maxima[f];
-}
 #else
 #define OF_LATENTS
 #endif
@@ -109,10 +143,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) edge_readout_forward(
     for (int p = 0; p < P; ++p) x[l] = fmaf(edges[p], directions[(seed * P + p) * LOGITS + l], x[l]);
   }
 #if LATENTS
-  float m[FEATURES];
-  load(maxima + (((long long)row_of(seed, TIMED_maxima, NOW) * SAMPLES + sample) * N * N + edge) * FEATURES, m);
+  Features m;
+  m.load(narrow + (((long long)row_of(seed, TIMED_narrow, NOW) * SAMPLES + sample) * N * N + edge) * FEATURES);
   for (int h = 0; h < H; ++h) {
-    const float latent = fmaxf(latents(m, h), 0.0f);
+    const float latent = fmaxf(m.times(latents.row(h), latents.bias(h)), 0.0f);
 #pragma unroll
     for (int l = 0; l < LOGITS; ++l) x[l] = fmaf(latent, latents.weight(h, l), x[l]);
   }
@@ -131,15 +165,15 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
     const float* logits, const float* directions, const float* d_logits, const float* d_values,
     OF_LATENTS TIME_PARAMETERS float* d_nodes, float* d_edges, float* d_sums
 #if LATENTS
-    , float* d_maxima, float* small
+    , float* d_narrow, float* small
 #endif
 ) {
   const int seed = blockIdx.z, sample = blockIdx.x;
   const long long index = (long long)seed * SAMPLES + sample;
 #if LATENTS
   const Latents latents(out, out_bias, weight, seed);
-  maxima += ((long long)row_of(seed, TIMED_maxima, NOW) * SAMPLES + sample) * N * N * FEATURES;
-  d_maxima += index * N * N * FEATURES;
+  narrow += ((long long)row_of(seed, TIMED_narrow, NOW) * SAMPLES + sample) * N * N * FEATURES;
+  d_narrow += index * N * N * FEATURES;
   small += ((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * 2 * SMALL * H;
 #endif
   logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * LOGITS;
@@ -153,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
     write_zeros(d_edges, N * N * P, 2 * THREADS);
     write_zeros(d_sums, N * N * LOGITS, 2 * THREADS);
 #if LATENTS
-    write_zeros(d_maxima, N * N * FEATURES, 2 * THREADS);
+    write_zeros(d_narrow, N * N * FEATURES, 2 * THREADS);
     write_zeros(small, 2 * SMALL * H, 2 * THREADS);
 #endif
     return;
@@ -178,44 +212,40 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
       d_edges[edge * P + p] = sum;
     }
 #if LATENTS
-    float m[FEATURES], of_m[FEATURES];
-    load(maxima + edge * FEATURES, m);
-#pragma unroll
-    for (int f = 0; f < FEATURES; ++f) of_m[f] = 0.0f;
-    for (int h = 0; h < H; ++h) {
-      const float gradient = latents(m, h) > 0.0f ? latents.pull(d, h) : 0.0f;
-#pragma unroll
-      for (int f = 0; f < FEATURES; ++f) of_m[f] = fmaf(gradient, latents.shared[f * H + h], of_m[f]);
-    }
-#pragma unroll
-    for (int f = 0; f < FEATURES; ++f) d_maxima[edge * FEATURES + f] = of_m[f];
+    Features m, of_m;
+    m.load(narrow + edge * FEATURES);
+    of_m.clear();
+    for (int h = 0; h < H; ++h)
+      of_m.add(m.times(latents.row(h), latents.bias(h)) > 0.0f ? latents.pull(d, h) : 0.0f, latents.row(h));
+    of_m.store(d_narrow + edge * FEATURES, 1);
 #endif
   }
   __syncthreads();
 #if LATENTS
   {  // A thread has a feature and every other edge.
     const int h = threadIdx.x % H, half = threadIdx.x / H;
-    float of_out[FEATURES], of_bias = 0.0f, of_weight[LOGITS];
-#pragma unroll
-    for (int f = 0; f < FEATURES; ++f) of_out[f] = 0.0f;
+    float of_bias = 0.0f, of_weight[LOGITS];
+    const float bias = latents.bias(h);
+    Features column, of_out;
+    column.load(latents.shared + h * STRIDE);
+    of_out.clear();
 #pragma unroll
     for (int l = 0; l < LOGITS; ++l) of_weight[l] = 0.0f;
 #pragma unroll 2
     for (int edge = half; edge < N * N; edge += 2) {
-      float m[FEATURES], d[LOGITS];
-      load(maxima + edge * FEATURES, m);
+      Features m;
+      float d[LOGITS];
+      m.load(narrow + edge * FEATURES);
 #pragma unroll
       for (int l = 0; l < LOGITS; ++l) d[l] = d_sums[edge * LOGITS + l];
-      const float latent = latents(m, h), gradient = latent > 0.0f ? latents.pull(d, h) : 0.0f;
+      const float latent = m.times(column.fours, bias), gradient = latent > 0.0f ? latents.pull(d, h) : 0.0f;
       of_bias += gradient;
-#pragma unroll
-      for (int f = 0; f < FEATURES; ++f) of_out[f] = fmaf(m[f], gradient, of_out[f]);
+      of_out.add(gradient, m.fours);
 #pragma unroll
       for (int l = 0; l < LOGITS; ++l) of_weight[l] = fmaf(fmaxf(latent, 0.0f), d[l], of_weight[l]);
     }
     small += half * SMALL * H + h;
-#pragma unroll
-    for (int f = 0; f < FEATURES; ++f) small[f * H] = of_out[f];
+    of_out.store(small, H);
     small[FEATURES * H] = of_bias;
 #pragma unroll
     for (int l = 0; l < LOGITS; ++l) small[(FEATURES + 1 + l) * H] = of_weight[l];

@@ -18,7 +18,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel
-from narkit.fused.triplet_messages import FEATURES, NarrowLatents
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
@@ -57,12 +57,13 @@ def edge_readout(
         latents = _Latents(*further[0], further[1])
     else:
         given = further
-    options = _Options(first, tuple(values), given is not None, latents is not None)
+    num_features = 0 if latents is None else latents.features.shape[-1]
+    options = _Options(first, tuple(values), given is not None, num_features)
     return _results(nodes, scalars, directions, offset, given, latents, options)
 
 
 class _Latents(NamedTuple):
-    maxima: Array  # m
+    features: Array  # m
     out: Array  # O
     bias: Array  # o
     weight: Array  # L
@@ -72,7 +73,7 @@ class _Options(NamedTuple):
     first: int
     values: tuple[EdgeValue, ...]
     has_given: bool
-    has_latents: bool
+    num_features: int  # of latents; 0 if there are none
 
 
 def _kernel(name, nodes_shape, scalars, offset, options: _Options, blocks: int, threads: int, *rows) -> Kernel:
@@ -80,17 +81,18 @@ def _kernel(name, nodes_shape, scalars, offset, options: _Options, blocks: int, 
     num_logits = offset.shape[0]
     macros = {
         "N": n, "SAMPLES": samples, "WIDTH": width, "P": scalars.shape[-1], "LOGITS": num_logits,
-        "FIRST": options.first, "GIVEN": int(options.has_given), "LATENTS": int(options.has_latents),
+        "FIRST": options.first, "GIVEN": int(options.has_given), "FEATURES": options.num_features,
         "NUM_VALUES": len(options.values),
         "VALUES": ", ".join(f"{{{', '.join(str(int(number)) for number in value)}}}" for value in options.values),
     }  # fmt: skip
-    shared = 4 * (FEATURES + 1 + num_logits) * H if options.has_latents else 0
+    stride = 4 * (-(-options.num_features // 4) | 1)  # as in edge_readout.cu
+    shared = 4 * (stride + 1 + num_logits) * H if options.num_features else 0
     return Kernel("edge_readout.cu", name, tuple(macros.items()), (samples, blocks), shared, *rows, threads=threads)
 
 
 def _forward_only(nodes, scalars, directions, offset, given, latents, options):
     samples, n, _ = nodes.shape
-    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), *(((4, "TIMED_maxima"),) if latents is not None else ()))
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), *(((4, "TIMED_narrow"),) if latents is not None else ()))
     kernel = _kernel(
         "edge_readout_forward", nodes.shape, scalars, offset, options, -(-n * n // THREADS), THREADS,
         rows_read, ((0, "TIMED_logits"),),
@@ -110,15 +112,15 @@ def _forward(nodes, scalars, directions, offset, given, latents, options):
 def _backward(options, saved, cotangents):
     nodes, scalars, directions, offset, latents, logits = saved
     samples, n, width = nodes.shape
-    num_logits = offset.shape[0]
+    num_logits, num_features = offset.shape[0], options.num_features
     rows_read, rows_written = ((0, "TIMED_logits"),), ((2, "TIMED_sums"),)
     outputs = [
         ((samples, n, 2 * num_logits), jnp.float32), (scalars.shape, jnp.float32), (logits.shape, jnp.float32),
     ]  # fmt: skip
     if latents is not None:
-        rows_read, rows_written = (*rows_read, (4, "TIMED_maxima")), (*rows_written, (4, "TIMED_small"))
-        small_shape = (samples, 2, FEATURES + 1 + num_logits, H)
-        outputs += [(latents.maxima.shape, jnp.float32), (small_shape, jnp.float32)]
+        rows_read, rows_written = (*rows_read, (4, "TIMED_narrow")), (*rows_written, (4, "TIMED_small"))
+        small_shape = (samples, 2, num_features + 1 + num_logits, H)
+        outputs += [(latents.features.shape, jnp.float32), (small_shape, jnp.float32)]
     kernel = _kernel(
         "edge_readout_backward", nodes.shape, scalars, offset, options, 1, 2 * THREADS, rows_read, rows_written
     )
@@ -131,9 +133,10 @@ def _backward(options, saved, cotangents):
     d_nodes = jnp.concatenate([jnp.zeros((samples, n, before)), d_own, jnp.zeros((samples, n, behind))], axis=-1)
     d_latents = None
     if latents is not None:
-        d_maxima, small = rest
+        d_features, small = rest
         small = checkpoint_name(small, STACKED).sum((0, 1))
-        d_latents = _Latents(d_maxima, small[:FEATURES], small[FEATURES], small[FEATURES + 1 :].T)
+        of_out, of_bias, of_weight = small[:num_features], small[num_features], small[num_features + 1 :].T
+        d_latents = _Latents(d_features, of_out, of_bias, of_weight)
     return d_nodes, d_scalars, joint[:-1], joint[-1], d_sums if options.has_given else None, d_latents
 
 

@@ -37,6 +37,13 @@ ROOTS = {
         f"narkit.models.processors.triplet_gmpnn.{name}"
         for name in ("TripletGMPNN", "TripletMPNN", "TripletPGN", "TripletGPGN")
     ],
+    "message_passing": [
+        "narkit.models.processors.mpnn.MPNN",
+        "narkit.models.processors.mpnn.GatedMPNN",
+        "narkit.models.processors.pgn.PGN",
+        "narkit.models.processors.pgn.GatedPGN",
+        "narkit.models.processors.deepsets.DeepSets",
+    ],
     "network": ["narkit.models.network.Reasoner", "narkit.models.unrolling.Step"],
 }
 

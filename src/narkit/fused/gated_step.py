@@ -1,4 +1,4 @@
-"""A whole step of gated message passing, with or without Triplet Edge Attention, in fused kernels."""
+"""A whole step of message passing, with or without a gate and Triplet Edge Attention, in fused kernels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from narkit.fused import messages, update
-from narkit.fused.messages import MessageWeights
+from narkit.fused.messages import MessageWeights, Options
 from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
@@ -22,14 +22,15 @@ def gated_step(
     message_weights: MessageWeights,
     update_weights: UpdateWeights,
     slope: float,
+    connected: Int[Array, "sample node node"] | None = None,
 ) -> Float[Array, "sample node hidden"]:
     """The next hidden state of every node.
 
     `terms` has, side by side, what every node contributes: with attention x_i, x_j and x_k; then what it adds as the
-    receiver and as the sender of a message; then to its update and to the gate. Arrays of several seeds come through
-    `jax.vmap`.
+    receiver and as the sender of a message; then to its update and, if there is one, to the gate. `connected[i, j]`, of
+    eight bits, lets i send to j; None lets everyone. Arrays of several seeds come through `jax.vmap`.
     """
-    return _step(terms, scalars, hidden, message_weights, update_weights, slope)[0]
+    return gated_step_and_terms(terms, scalars, hidden, message_weights, update_weights, slope, connected)[0]
 
 
 def gated_step_and_terms(
@@ -39,46 +40,50 @@ def gated_step_and_terms(
     message_weights: MessageWeights,
     update_weights: UpdateWeights,
     slope: float,
+    connected: Int[Array, "sample node node"] | None = None,
 ) -> tuple[Float[Array, "sample node hidden"], Float[Array, "sample node terms"]]:
     """The same, and the terms for others who read what stands on the right of them.
 
     The gradient of that is put beside those of the step's own terms. If others read the terms themselves, the two would
     be padded and added.
     """
-    return _step(terms, scalars, hidden, message_weights, update_weights, slope)
+    options = Options(slope, masked=connected is not None)
+    return _step(terms, scalars, hidden, message_weights, update_weights, connected, options)
 
 
-def _primal(terms, scalars, hidden, message_weights, update_weights, slope):
-    message = messages.forward(terms, scalars, message_weights, slope)
+def _primal(terms, scalars, hidden, message_weights, update_weights, connected, options):
+    (message,) = messages.forward(terms, scalars, message_weights, options, connected)
     return update.forward(message, terms, hidden, update_weights), terms
 
 
-def _forward(terms, scalars, hidden, message_weights, update_weights, slope):
+def _forward(terms, scalars, hidden, message_weights, update_weights, connected, options):
     # A time loop keeps what is named so for its way back, in place of running the kernels once more.
-    saved = messages.forward_saving(terms, scalars, message_weights, slope)
+    saved = messages.forward_saving(terms, scalars, message_weights, options, connected)
     saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
     result = checkpoint_name(update.forward(saved.message, terms, hidden, update_weights), SAVED)
     return (result, terms), (terms, scalars, hidden, message_weights, update_weights, saved)
 
 
-def _backward(slope, residuals, cotangents):
+def _backward(options, residuals, cotangents):
     terms, scalars, hidden, message_weights, update_weights, saved = residuals
     d_result, d_read_by_others = cotangents
     d_message, d_last, d_hidden, d_gate, d_vectors = update.backward(
         saved.message, terms, hidden, update_weights, d_result
     )
-    d_first, d_scalars, d_message_weights = messages.backward(terms, scalars, message_weights, saved, d_message, slope)
-    size = hidden.shape[-1]
-    own = (len(d_first) + 2) * size
+    d_first, d_scalars, d_message_weights = messages.backward(
+        terms, scalars, message_weights, saved, d_message, options
+    )
+    size, count = hidden.shape[-1], len(update_weights.on_message)
+    own = (len(d_first) + count) * size
     d_terms = jnp.concatenate([*d_first, d_last, d_read_by_others[..., own:]], axis=-1)
     d_terms = checkpoint_name(d_terms, STACKED)
-    d_on_message = jnp.einsum("bnh,bng->hg", saved.message, d_terms[..., own - 2 * size : own])
+    d_on_message = jnp.einsum("bnh,bng->hg", saved.message, d_terms[..., own - count * size : own])
     no_gradient: Any = (None, None)
     d_update_weights = UpdateWeights(
-        jnp.moveaxis(d_on_message.reshape(size, 2, size), 1, 0), d_gate, d_vectors, no_gradient, no_gradient
+        jnp.moveaxis(d_on_message.reshape(size, count, size), 1, 0), d_gate, d_vectors, no_gradient, no_gradient
     )
-    return d_terms, d_scalars, d_hidden, d_message_weights, d_update_weights
+    return d_terms, d_scalars, d_hidden, d_message_weights, d_update_weights, None
 
 
-_step: Any = jax.custom_vjp(_primal, nondiff_argnums=(5,))
+_step: Any = jax.custom_vjp(_primal, nondiff_argnums=(6,))
 _step.defvjp(_forward, _backward)

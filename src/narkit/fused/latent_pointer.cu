@@ -4,9 +4,10 @@
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES. A node's a and b stand
 // in a row of WIDTH floats, at FIRST and SECOND. blockIdx.z is the seed. A tile has the edges of TARGETS nodes p and
 // SOURCES nodes i (a multiple of 16 in all), row by row as (p, i). Nodes beyond the last are read as the last once more.
-// With SOFTMAX, also the softmax over p.
+// With SOFTMAX, also the softmax over p. Latents are made of FEATURES numbers m per edge, eight at a time.
 
-#define FEATURES 8  // of a triplet
+#define CHUNKS ((FEATURES + 7) / 8)
+#define IS_STAGED (FEATURES <= 8)  // whether m stays in shared memory backward; more would leave room for fewer blocks
 #define TARGET_BLOCKS ((N + TARGETS - 1) / TARGETS)
 #define SOURCE_BLOCKS ((N + SOURCES - 1) / SOURCES)
 #define TILES (TARGET_BLOCKS * SOURCE_BLOCKS)
@@ -46,35 +47,59 @@ struct Tile {
 
 __device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
 
-// Rows ReLU(m O + o), as bfloat16. Of the 16 columns that the matrix units multiply at a time, m has 8: it comes with both
-// its parts, and so does O in two products, so the sum is nearly that of float32.
+// Whether there is a feature of this number: up to a multiple of eight, there are zeros in place of further ones.
+__device__ __forceinline__ bool has_feature(int f) { return FEATURES % 8 == 0 || f < FEATURES; }
+
+// The features f and f + 1, where f is even, of an edge.
+__device__ __forceinline__ float2 two_features(const float* edge, int f) {
+#if FEATURES % 2 == 0
+  return has_feature(f) ? *(const float2*)(edge + f) : make_float2(0.0f, 0.0f);
+#else
+  return make_float2(has_feature(f) ? edge[f] : 0.0f, has_feature(f + 1) ? edge[f + 1] : 0.0f);
+#endif
+}
+
+// Rows ReLU(m O + o), as bfloat16. Of the 16 columns that the matrix units multiply at a time, 8 features of m are enough:
+// they come with both their parts, and so does O in two products, so the sum is nearly that of float32.
 __device__ __forceinline__ void make_latents(
-    const Tile& tile, const float* maxima, const float* out, const float* out_bias, bf16* latents) {
+    const Tile& tile, const float* narrow, const float* out, const float* out_bias, bf16* latents) {
   const int lane = threadIdx.x % 32, q = lane % 4;
-  u32 high[N_TILES], low[N_TILES];
+  u32 high[CHUNKS][N_TILES], low[CHUNKS][N_TILES];
   float2 start[N_TILES];
 #pragma unroll
   for (int n = 0; n < N_TILES; ++n) {
-    const float* column = out + 2 * q * H + T::column(n) - 2 * q + lane / 4;
-    Split(column[0], column[H]).to(high[n], low[n]);
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const int f = 8 * chunk + 2 * q;
+      const float* column = out + f * H + T::column(n) - 2 * q + lane / 4;
+      const float first = has_feature(f) ? column[0] : 0.0f, second = has_feature(f + 1) ? column[H] : 0.0f;
+      Split(first, second).to(high[chunk][n], low[chunk][n]);
+    }
     start[n] = *(const float2*)(out_bias + T::column(n));
   }
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
-    u32 a[4];
+    float c[N_TILES][4];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = T::row(m) + 8 * half;
-      const float2 two = *(const float2*)(maxima + tile.edge(row) * FEATURES + 2 * q);
-      Split(two.x, two.y).to(a[half], a[2 + half]);
+    for (int n = 0; n < N_TILES; ++n) c[n][0] = c[n][2] = start[n].x, c[n][1] = c[n][3] = start[n].y;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      u32 a[4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float2 two = two_features(narrow + tile.edge(T::row(m) + 8 * half) * FEATURES, 8 * chunk + 2 * q);
+        Split(two.x, two.y).to(a[half], a[2 + half]);
+      }
+#pragma unroll
+      for (int n = 0; n < N_TILES; ++n) {
+        multiply_accumulate(c[n], a, low[chunk][n], low[chunk][n]);
+        multiply_accumulate(c[n], a, high[chunk][n], high[chunk][n]);
+      }
     }
 #pragma unroll
     for (int n = 0; n < N_TILES; ++n) {
-      float c[4] = {start[n].x, start[n].y, start[n].x, start[n].y};
-      multiply_accumulate(c, a, low[n], low[n]);
-      multiply_accumulate(c, a, high[n], high[n]);
-      store_pair(latents, T::row(m), T::column(n), fmaxf(c[0], 0.0f), fmaxf(c[1], 0.0f));
-      store_pair(latents, T::row(m) + 8, T::column(n), fmaxf(c[2], 0.0f), fmaxf(c[3], 0.0f));
+      store_pair(latents, T::row(m), T::column(n), fmaxf(c[n][0], 0.0f), fmaxf(c[n][1], 0.0f));
+      store_pair(latents, T::row(m) + 8, T::column(n), fmaxf(c[n][2], 0.0f), fmaxf(c[n][3], 0.0f));
     }
   }
 }
@@ -105,7 +130,7 @@ struct StagedEdges {
 //
 // Shared memory: the latents; the sums of each warp's columns; the scalars of edges; and all logits of these i.
 extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_forward(
-    const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
+    const float* nodes, const float* edges, const float* narrow, const float* directions, const float* offset,
     const float* out, const float* out_bias, const u32* weight, const float* score, const float* bias,
     TIME_PARAMETERS float* logits
 #if SOFTMAX
@@ -124,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
   nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.at(TIMED_edges, NOW) * N * N * P;
   logits += tile.at(TIMED_logits, NOW) * N * N;
-  maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
+  narrow += tile.at(TIMED_narrow, NOW) * N * N * FEATURES;
   if (HAS_ENDED(tile.index)) {
     const int count = min(N - tile.first_i, SOURCES) * N;
     write_zeros(logits + tile.first_i * N, count, MANY_THREADS);
@@ -143,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
   for (; tile.first_p < N; tile.first_p += TARGETS) {
     const StagedEdges<P> of_scalars(tile, edges);
     T::Weights weights(weight + seed * FRAGMENTS);
-    make_latents(tile, maxima, out + seed * FEATURES * H, out_bias + seed * H, latents);
+    make_latents(tile, narrow, out + seed * FEATURES * H, out_bias + seed * H, latents);
     of_scalars.store(scalars);
     T::Sums sums;
     T::for_pairs(sums, [&](int row, int column, float* v, int) {
@@ -222,54 +247,54 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
 // Calls `f(row, c, sum)` with the inner product of each row of a tile with each of COUNT vectors.
 template <int COUNT, typename F>
 __device__ __forceinline__ void inner_products(const bf16* tile, const float* vectors, F f) {
+  constexpr int M_COUNT = ROWS / 16, UNITS = M_COUNT * ((COUNT + 7) / 8);
   const int lane = threadIdx.x % 32, q = lane % 4;
-  for (int m = threadIdx.x / 32; m < ROWS / 16; m += MANY_WARPS)
+#pragma unroll 1
+  for (int unit = threadIdx.x / 32; unit < UNITS; unit += MANY_WARPS) {
+    const int m = unit % M_COUNT, first = unit / M_COUNT * 8, mine = first + lane / 4;
+    float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-    for (int first = 0; first < COUNT; first += 8) {
-      const int mine = first + lane / 4;
-      float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-      for (int k = 0; k < H / 16; ++k) {
-        const float2* vector = (const float2*)(vectors + (mine < COUNT ? mine : 0) * H + 16 * k + 2 * q);
-        u32 high[2], low[2];
-        Split(vector[0].x, vector[0].y).to(high[0], low[0]);
-        Split(vector[4].x, vector[4].y).to(high[1], low[1]);
-        u32 a[4];
-        load_matrices(a, tile + (16 * m + lane % 16) * TILE_STRIDE + 16 * k + 8 * (lane / 16));
-        multiply_accumulate(c, a, low[0], low[1]);
-        multiply_accumulate(c, a, high[0], high[1]);
-      }
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int column = first + 2 * q + e % 2;
-        if (column < COUNT) f(16 * m + lane / 4 + e / 2 * 8, column, c[e]);
-      }
+    for (int k = 0; k < H / 16; ++k) {
+      const float2* vector = (const float2*)(vectors + (mine < COUNT ? mine : 0) * H + 16 * k + 2 * q);
+      u32 high[2], low[2];
+      Split(vector[0].x, vector[0].y).to(high[0], low[0]);
+      Split(vector[4].x, vector[4].y).to(high[1], low[1]);
+      u32 a[4];
+      load_matrices(a, tile + (16 * m + lane % 16) * TILE_STRIDE + 16 * k + 8 * (lane / 16));
+      multiply_accumulate(c, a, low[0], low[1]);
+      multiply_accumulate(c, a, high[0], high[1]);
     }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int column = first + 2 * q + e % 2;
+      if (column < COUNT) f(16 * m + lane / 4 + e / 2 * 8, column, c[e]);
+    }
+  }
 }
 
 // Shared memory: the latents, and later their cotangents; the cotangents of `latents L`; the product itself, and later
-// sums over targets; per row the scalars, the maxima and the cotangent of the logit.
+// sums over targets; per row the scalars, m if there is room for it, and the cotangent of the logit.
 //
 // Writes the operands of L's gradient, the gradients of a (per block of targets), of b (per block of sources), of the
-// scalars and of the maxima, and per tile the small gradients D, c, w, bias, O, o.
+// scalars and of m, and per tile the small gradients D, c, w, bias, O, o.
 extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_backward(
-    const float* nodes, const float* edges, const float* maxima, const float* directions, const float* offset,
+    const float* nodes, const float* edges, const float* narrow, const float* directions, const float* offset,
     const float* out, const float* out_bias, const u32* weight, const u32* transposed, const float* score,
     const float* d_logits,
 #if SOFTMAX
     const float* probabilities, const float* d_probabilities,
 #endif
     TIME_PARAMETERS bf16* operand, bf16* cotangent, float* d_first, float* d_second,
-    float* d_edges, float* d_maxima, float* small) {
+    float* d_edges, float* d_narrow, float* small) {
   bf16 *latents = (bf16*)memory, *rounded = latents + ROWS * TILE_STRIDE;
-  float *scalars = (float*)(rounded + ROWS * TILE_STRIDE), *narrow = scalars + ROWS * P;
-  float *of_logits = narrow + ROWS * FEATURES, *wide = of_logits + ROWS;
+  float *scalars = (float*)(rounded + ROWS * TILE_STRIDE), *staged = scalars + ROWS * P;
+  float *of_logits = staged + ROWS * FEATURES * IS_STAGED, *wide = of_logits + ROWS;
   const int number = blockIdx.x % TILES;
   const Tile tile(blockIdx.x / TILES, number / SOURCE_BLOCKS, number % SOURCE_BLOCKS);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = threadIdx.x % H, seed = tile.seed;
   nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.at(TIMED_edges, NOW) * N * N * P;
-  maxima += tile.at(TIMED_maxima, NOW) * N * N * FEATURES;
+  narrow += tile.at(TIMED_narrow, NOW) * N * N * FEATURES;
   directions += seed * P * H;
   out += seed * FEATURES * H;
   d_logits += tile.at(TIMED_logits, NOW) * N * N;
@@ -277,7 +302,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
   d_first += (tile.index * TARGET_BLOCKS + number / SOURCE_BLOCKS) * N * H;
   d_second += (tile.index * SOURCE_BLOCKS + number % SOURCE_BLOCKS) * N * H;
   d_edges += tile.index * N * N * P;
-  d_maxima += tile.index * N * N * FEATURES;
+  d_narrow += tile.index * N * N * FEATURES;
   small += (tile.at(TIMED_small, NOW) * TILES + number) * SMALL * H;
 
   if (HAS_ENDED(tile.index)) {
@@ -290,12 +315,14 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
     for (int row = threadIdx.x; row < ROWS; row += MANY_THREADS) {
       if (!tile.has(row)) continue;
       for (int p = 0; p < P; ++p) d_edges[tile.edge(row) * P + p] = 0.0f;
-      for (int f = 0; f < FEATURES; ++f) d_maxima[tile.edge(row) * FEATURES + f] = 0.0f;
+      for (int f = 0; f < FEATURES; ++f) d_narrow[tile.edge(row) * FEATURES + f] = 0.0f;
     }
     return;
   }
   const StagedEdges<P> of_scalars(tile, edges);
-  const StagedEdges<FEATURES> of_maxima(tile, maxima);
+#if IS_STAGED
+  const StagedEdges<FEATURES> of_narrow(tile, narrow);
+#endif
   // The gradients of logits: a warp has a source (some have one that others have, too), and a lane a target.
   const int source = warp % SOURCES, i = last(tile.first_i + source), at = i * N + last(tile.first_p + lane);
   float d_logit = d_logits[at];
@@ -309,14 +336,16 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
   for (int p = lane; p < N; p += 32) expected = fmaf(probabilities[i * N + p], d_probabilities[i * N + p], expected);
 #endif
   T::Weights weights(weight + seed * FRAGMENTS);
-  make_latents(tile, maxima, out, out_bias + seed * H, latents);
+  make_latents(tile, narrow, out, out_bias + seed * H, latents);
 #if SOFTMAX
   d_logit = fmaf(probability, given - sum_over_groups<1>(expected), d_logit);
 #endif
   const int mine = lane * SOURCES + source;
   if (warp < SOURCES && lane < TARGETS) of_logits[mine] = tile.has(mine) ? d_logit : 0.0f;
   of_scalars.store(scalars);
-  of_maxima.store(narrow);
+#if IS_STAGED
+  of_narrow.store(staged);
+#endif
   __syncthreads();
   T::copy_out(operand + place, latents);
   T::Sums sums;
@@ -402,39 +431,59 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
   });
   __syncthreads();
   inner_products<FEATURES>(latents, out, [&](int row, int f, float sum) {
-    if (tile.has(row)) d_maxima[tile.edge(row) * FEATURES + f] = sum;
+    if (tile.has(row)) d_narrow[tile.edge(row) * FEATURES + f] = sum;
   });
 
   // The gradients of O and o: sums over the rows of m, in both its parts, and of ones.
   const int q = lane % 4;
+  auto feature = [&](int row, int f) {
+    if (!has_feature(f)) return 0.0f;
+#if IS_STAGED
+    return staged[row * FEATURES + f];
+#else
+    return narrow[tile.edge(row) * FEATURES + f];
+#endif
+  };
   const u32 ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
-  float of_out[OUT_TILES][4], of_out_bias[OUT_TILES][4];
-#pragma unroll
-  for (int n = 0; n < OUT_TILES; ++n)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) of_out[n][e] = of_out_bias[n][e] = 0.0f;
-#pragma unroll
-  for (int k = 0; k < ROWS / 16; ++k) {
-    const int row = 16 * k + 2 * q;
-    const float* m = narrow + row * FEATURES + lane / 4;
-    u32 a[4];
-    Split(m[0], m[FEATURES]).to(a[0], a[1]);
-    Split(m[8 * FEATURES], m[9 * FEATURES]).to(a[2], a[3]);
-#pragma unroll
-    for (int n = 0; n < OUT_TILES; ++n) {
-      const bf16* column = latents + row * TILE_STRIDE + 8 * (warp * OUT_TILES + n) + lane / 4;
-      const u32 b0 = column[0] | (u32)column[TILE_STRIDE] << 16;
-      const u32 b1 = column[8 * TILE_STRIDE] | (u32)column[9 * TILE_STRIDE] << 16;
-      multiply_accumulate(of_out[n], a, b0, b1);
-      multiply_accumulate(of_out_bias[n], ones, b0, b1);
-    }
-  }
+  u32 b[ROWS / 16][OUT_TILES][2];
+  float of_out_bias[OUT_TILES][4];
   small += (P + 3) * H;
 #pragma unroll
   for (int n = 0; n < OUT_TILES; ++n) {
-    const int column = 8 * (warp * OUT_TILES + n) + 2 * q;
-    *(float2*)(small + lane / 4 * H + column) = make_float2(of_out[n][0] + of_out[n][2], of_out[n][1] + of_out[n][3]);
-    if (lane < 4) *(float2*)(small + FEATURES * H + column) = make_float2(of_out_bias[n][0], of_out_bias[n][1]);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) of_out_bias[n][e] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; ++k) {
+      const bf16* column = latents + (16 * k + 2 * q) * TILE_STRIDE + 8 * (warp * OUT_TILES + n) + lane / 4;
+      b[k][n][0] = column[0] | (u32)column[TILE_STRIDE] << 16;
+      b[k][n][1] = column[8 * TILE_STRIDE] | (u32)column[9 * TILE_STRIDE] << 16;
+      multiply_accumulate(of_out_bias[n], ones, b[k][n][0], b[k][n][1]);
+    }
+    float* to = small + FEATURES * H + 8 * (warp * OUT_TILES + n) + 2 * q;
+    if (lane < 4) *(float2*)to = make_float2(of_out_bias[n][0], of_out_bias[n][1]);
+  }
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    const int f = 8 * chunk + lane / 4;
+    float of_out[OUT_TILES][4];
+#pragma unroll
+    for (int n = 0; n < OUT_TILES; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) of_out[n][e] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; ++k) {
+      const int row = 16 * k + 2 * q;
+      u32 a[4];
+      Split(feature(row, f), feature(row + 1, f)).to(a[0], a[1]);
+      Split(feature(row + 8, f), feature(row + 9, f)).to(a[2], a[3]);
+#pragma unroll
+      for (int n = 0; n < OUT_TILES; ++n) multiply_accumulate(of_out[n], a, b[k][n][0], b[k][n][1]);
+    }
+#pragma unroll
+    for (int n = 0; n < OUT_TILES; ++n) {
+      float* to = small + f * H + 8 * (warp * OUT_TILES + n) + 2 * q;
+      if (has_feature(f)) *(float2*)to = make_float2(of_out[n][0] + of_out[n][2], of_out[n][1] + of_out[n][3]);
+    }
   }
 }
 #endif

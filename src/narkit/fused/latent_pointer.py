@@ -1,6 +1,6 @@
 """The logits of pointers from nodes to nodes where edges have latents: one kernel forward and one backward.
 
-    latent_pi = ReLU(m_pi O + o)                                     (from 8 features to the hidden size)
+    latent_pi = ReLU(m_pi O + o)                                     (from few features to the hidden size)
     logit_ip  = sum_h w_h max(a_i, b_p + s_pi D + c + latent_pi L)_h + bias
 
 and, where it is fed back, the softmax over p. A block holds a tile of edges (p, i), makes their latents in shared
@@ -19,8 +19,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import Kernel
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.pointer import Options, side_by_side
-from narkit.fused.triplet_messages import FEATURES, NarrowLatents
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import frozen
 from narkit.loops.deferred_gradients import SAVED, STACKED
@@ -28,6 +28,7 @@ from narkit.loops.deferred_gradients import SAVED, STACKED
 TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
 SOURCES = 4
 MANY_THREADS = 256  # of a block
+MOST_STAGED = 8  # features of an edge that stay in shared memory backward, as in latent_pointer.cu
 
 
 class Fragments(NamedTuple):
@@ -62,7 +63,7 @@ def latent_pointer_logits(
 ) -> Float[Array, "sample node node"]:
     """How strongly every node i points to every node p. a and b begin at `first` and `second` of a node's row.
 
-    Scalars and maxima are those of the edges (p, i).
+    Scalars and features of latents are those of the edges (p, i).
     """
     return _run(nodes, scalars, latents, weights, Options(first, second, softmax=False))[0]
 
@@ -109,12 +110,13 @@ class _Tiling(NamedTuple):
 
 
 def _kernel(
-    name: str, nodes: Array, scalars: Array, options: Options, blocks: int, shared_floats: int, *rows
+    name: str, nodes: Array, scalars: Array, features: Array, options: Options, blocks: int, shared_floats: int, *rows
 ) -> Kernel:
     samples, n, width = nodes.shape
     macros = {
-        "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "WIDTH": width, "FIRST": options.first,
-        "SECOND": options.second, "SOFTMAX": int(options.softmax), "TARGETS": _Tiling.of(n).targets,
+        "N": n, "P": scalars.shape[-1], "FEATURES": features.shape[-1], "SAMPLES": samples, "WIDTH": width,
+        "FIRST": options.first, "SECOND": options.second, "SOFTMAX": int(options.softmax),
+        "TARGETS": _Tiling.of(n).targets,
     }  # fmt: skip
     given, grid = tuple(macros.items()), (samples * blocks, 1)
     return Kernel("latent_pointer.cu", name, given, grid, 4 * shared_floats, *rows, threads=MANY_THREADS)
@@ -126,11 +128,11 @@ def _forward_only(nodes, scalars, latents, weights, options):
     rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
     shared = tiling.rows * (TILE_STRIDE // 2 + MANY_THREADS // 32 + scalars.shape[-1]) + n * SOURCES
     kernel = _kernel(
-        "latent_pointer_forward", nodes, scalars, options, tiling.source_blocks, shared,
-        ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima")), rows_written, (1,),
+        "latent_pointer_forward", nodes, scalars, latents.features, options, tiling.source_blocks, shared,
+        ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_narrow")), rows_written, (1,),
     )  # fmt: skip
     results = kernel(
-        nodes, scalars, latents.maxima, weights.directions, weights.offset, latents.weight, latents.bias,
+        nodes, scalars, latents.features, weights.directions, weights.offset, latents.weight, latents.bias,
         weights.fragments.plain, weights.score, weights.bias,
         outputs=[((samples, n, n), jnp.float32)] * (1 + options.softmax),
     )  # fmt: skip
@@ -146,22 +148,23 @@ def _forward(nodes, scalars, latents, weights, options):
 def _backward(options, saved, cotangents):
     nodes, scalars, latents, weights, probabilities = saved
     samples, n, width = nodes.shape
-    num_scalars = scalars.shape[-1]
+    num_scalars, num_features = scalars.shape[-1], latents.features.shape[-1]
     tiling = _Tiling.of(n)
     # Where the product of the second half of the rows was, sums over targets come, which may be more.
     wide_rows = tiling.rows // 2 + max(tiling.rows // 2, SOURCES + num_scalars + 2)
-    shared = tiling.rows * (TILE_STRIDE + num_scalars + FEATURES + 1) + wide_rows * WIDE_STRIDE
-    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_maxima"))
+    staged = num_features if num_features <= MOST_STAGED else 0
+    shared = tiling.rows * (TILE_STRIDE + num_scalars + staged + 1) + wide_rows * WIDE_STRIDE
+    rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_narrow"))
     rows_read += ((10, "TIMED_logits"), (11, "TIMED_probabilities"))[: 1 + options.softmax]
     rows_written = ((0, "TIMED_operands"), (1, "TIMED_operands"), (6, "TIMED_small"))
     kernel = _kernel(
-        "latent_pointer_backward", nodes, scalars, options, tiling.tiles, shared,
+        "latent_pointer_backward", nodes, scalars, latents.features, options, tiling.tiles, shared,
         rows_read, rows_written,
     )  # fmt: skip
     d_logits, *d_probabilities = cotangents
     factor = ((samples, tiling.tiles, tiling.rows, H), jnp.bfloat16)
-    operand, cotangent, d_first, d_second, d_scalars, d_maxima, small = kernel(
-        nodes, scalars, latents.maxima, weights.directions, weights.offset, latents.weight, latents.bias,
+    operand, cotangent, d_first, d_second, d_scalars, d_features, small = kernel(
+        nodes, scalars, latents.features, weights.directions, weights.offset, latents.weight, latents.bias,
         *weights.fragments, weights.score, d_logits, *probabilities, *d_probabilities,
         outputs=[
             factor,
@@ -169,8 +172,8 @@ def _backward(options, saved, cotangents):
             ((samples, tiling.target_blocks, n, H), jnp.float32),
             ((samples, tiling.source_blocks, n, H), jnp.float32),
             (scalars.shape, jnp.float32),
-            (latents.maxima.shape, jnp.float32),
-            ((samples, tiling.tiles, num_scalars + 3 + FEATURES + 1, H), jnp.float32),
+            (latents.features.shape, jnp.float32),
+            ((samples, tiling.tiles, num_scalars + 3 + num_features + 1, H), jnp.float32),
         ],
     )  # fmt: skip
     d_latent = jnp.einsum(
@@ -186,7 +189,7 @@ def _backward(options, saved, cotangents):
         of_pointer[:-3], of_pointer[-3], d_latent, of_pointer[-2], of_pointer[-1, :1], no_gradient
     )
     d_nodes = side_by_side({options.first: d_first.sum(1), options.second: d_second.sum(1)}, width)
-    return d_nodes, d_scalars, NarrowLatents(d_maxima, of_latents[:-1], of_latents[-1]), d_weights
+    return d_nodes, d_scalars, NarrowLatents(d_features, of_latents[:-1], of_latents[-1]), d_weights
 
 
 _results: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(4,))

@@ -2,9 +2,12 @@
 // products. See messages.py for the formulas.
 //
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES, with or without
-// ATTENTION; BUILD_<name> says which kernel is wanted. blockIdx.z is the seed. A tile has the edges from SENDERS nodes i
-// to RECEIVERS nodes j (a multiple of 16 in all, chosen in messages.py), row by row as (j, i). Nodes beyond the last are
-// read as the last once more: that changes no maximum, and sums leave them out.
+// ATTENTION, and with LATENT if messages read latents of edges: those that the attention makes, or without it those made
+// of the scalars, which then are all features that latents are made of (latent_features.cu). With MEAN the mean of the
+// messages is given, too; with MASK not everyone may send to everyone. BUILD_<name> says which kernel is wanted.
+// blockIdx.z is the seed. A tile has the edges from SENDERS nodes i to RECEIVERS nodes j (a multiple of 16 in all, chosen
+// in messages.py), row by row as (j, i). Nodes beyond the last are read as the last once more: that changes no maximum,
+// and sums leave them out.
 
 #define SENDER_BLOCKS ((N + SENDERS - 1) / SENDERS)
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
@@ -15,7 +18,8 @@
 #else
 #define RECORD (N + 1 + P)
 #endif
-#define PRODUCTS (ATTENTION ? 3 : 2)
+#define PRODUCTS (LATENT ? 3 : 2)
+#define IS_WIDE (LATENT && !ATTENTION)  // many scalars per edge: they are not held all at once
 
 #define FRAGMENTS (H * H / 2)  // 32-bit words of a weight
 #define SMALL (P + 3)  // rows of small gradients of the products: V, v, b1, b2
@@ -39,18 +43,72 @@ __device__ __forceinline__ int first_sign(int q) { return 16 - PAIRS + q; }
 
 #include "attention_forward.cuh"
 
+#if IS_WIDE
+// The scalars of edges are many, so they and V go through the matrix units, each as the sum of two bfloat16 numbers. Two
+// tiles in shared memory have the first and the second ones, sixteen at a time, with zeros behind the last.
+#define WIDE_STEPS ((P + 15) / 16)
+#define WIDE_STRIDE (16 * WIDE_STEPS + 8)  // spreads eight rows over all banks
+#define WIDE_TILE (ROWS * WIDE_STRIDE)
+
+__device__ __forceinline__ void wide_scalars(const float* scalars, int first_i, int first_j, bf16* high, bf16* low) {
+  constexpr int PAIRS_OF_ROW = 8 * WIDE_STEPS;
+#pragma unroll 4
+  for (int at = threadIdx.x; at < ROWS * PAIRS_OF_ROW; at += THREADS) {
+    const int row = at / PAIRS_OF_ROW, p = at % PAIRS_OF_ROW * 2;
+    const float* s = edge(scalars, last(first_i + row % SENDERS), last(first_j + row / SENDERS));
+    const Split both(p < P ? s[p] : 0.0f, p + 1 < P ? s[p + 1] : 0.0f);
+    both.to(*(u32*)(high + row * WIDE_STRIDE + p), *(u32*)(low + row * WIDE_STRIDE + p));
+  }
+}
+
+// sums += scalars V.
+template <typename T>
+__device__ __forceinline__ void add_wide(typename T::Sums& sums, const float* value, const bf16* high) {
+  const int lane = threadIdx.x % 32;
+  const bf16* row = high + lane % 16 * WIDE_STRIDE + 8 * (lane / 16);
+#pragma unroll 1
+  for (int step = 0; step < WIDE_STEPS; ++step) {
+    u32 first[T::NT][2], second[T::NT][2];  // V as a right operand: scalars 2 q, 2 q + 1 and those 8 further
+#pragma unroll
+    for (int n = 0; n < T::NT; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int p = 16 * step + 8 * half + 2 * (lane % 4);
+        const float* v = value + p * H + 8 * (T::n_warp() * T::NT + n) + lane / 4;
+        Split(p < P ? v[0] : 0.0f, p + 1 < P ? v[H] : 0.0f).to(first[n][half], second[n][half]);
+      }
+#pragma unroll
+    for (int m = 0; m < T::MT; ++m) {
+      u32 a[4], b[4];
+      load_matrices(a, row + 16 * m * WIDE_STRIDE + 16 * step);
+      load_matrices(b, row + WIDE_TILE + 16 * m * WIDE_STRIDE + 16 * step);
+#pragma unroll
+      for (int n = 0; n < T::NT; ++n) {
+        multiply_accumulate(sums[m][n], b, first[n][0], first[n][1]);
+        multiply_accumulate(sums[m][n], a, second[n][0], second[n][1]);
+        multiply_accumulate(sums[m][n], a, first[n][0], first[n][1]);
+      }
+    }
+  }
+}
+#endif
+
 // The scalars that the edges' share of the messages is made of, for a tile: mixed ones, or without attention their own.
 __device__ __forceinline__ void own_scalars(const float* scalars, int first_i, int first_j, float* mixed) {
+#if IS_WIDE
+  wide_scalars(scalars, first_i, first_j, (bf16*)mixed, (bf16*)mixed + WIDE_TILE);
+#else
   for (int row = threadIdx.x; row < ROWS; row += THREADS) {
     const float* s = edge(scalars, last(first_i + row % SENDERS), last(first_j + row / SENDERS));
     for (int p = 0; p < P; ++p) mixed[row * P + p] = s[p];
   }
+#endif
 }
 
 // What the edges of a tile get from their nodes: receive_j + send_i, added to `sums`.
 template <typename T>
 __device__ __forceinline__ void add_nodes(typename T::Sums& sums, const float* terms, int first_i, int first_j) {
-  const float* receive = terms + (ATTENTION ? 3 * H : 0);
+  const float* receive = terms + (LATENT ? 3 * H : 0);
   T::for_pairs(sums, [&](int row, int column, float* v, int) {
     const float2 r = *(const float2*)(receive + last(first_j + row / SENDERS) * TERMS + column);
     v[0] += r.x;
@@ -109,7 +167,10 @@ __device__ __forceinline__ Signs through_products(
   of_product.start(weights);
   typename T::Sums sums;
   start_with<T>(sums, value_offset);
-  if (!ATTENTION) add_nodes<T>(sums, terms, first_i, first_j);
+  if (!LATENT) add_nodes<T>(sums, terms, first_i, first_j);
+#if IS_WIDE
+  add_wide<T>(sums, value, (const bf16*)mixed);
+#else
 #pragma unroll(P <= 4 ? P : 2)
   for (int p = 0; p < P; ++p)
     T::for_pairs(sums, [&](int row, int column, float* v, int) {
@@ -118,6 +179,7 @@ __device__ __forceinline__ Signs through_products(
       v[0] = fmaf(s, direction.x, v[0]);
       v[1] = fmaf(s, direction.y, v[1]);
     });
+#endif
 #pragma unroll
   for (int m = 0; m < PRODUCTS - 1; ++m) {
     const Signs of_input = store_rectified<T>(sums, tiles[m % 2]);
@@ -170,15 +232,31 @@ struct Receivers {
   }
 };
 
-#if ATTENTION
+#if LATENT
 #define OPERANDS(name) name##_0, name##_1, name##_2
 #define OPERAND_PARAMETERS(type, name) type name##_0, type name##_1, type name##_2
 #else
 #define OPERANDS(name) name##_0, name##_1
 #define OPERAND_PARAMETERS(type, name) type name##_0, type name##_1
 #endif
+#if MEAN
+#define MEAN_PARAMETER(type, name) , type name
+#define MEAN_ARGUMENT(name) , name
+#else
+#define MEAN_PARAMETER(type, name)
+#define MEAN_ARGUMENT(name)
+#endif
 
-// Shared memory of the forward kernel: two tiles, the mixed scalars.
+#define NO_MESSAGE -1e6f  // what a node that may not send contributes to the maximum
+#if MASK
+#define MASK_PARAMETER , const signed char *connected
+#define MASK_ARGUMENT , connected
+#else
+#define MASK_PARAMETER
+#define MASK_ARGUMENT
+#endif
+
+// Shared memory of the forward kernel: two tiles, the mixed scalars, or two tiles of these if IS_WIDE.
 
 struct Candidate {
   float value;
@@ -198,8 +276,8 @@ __device__ __forceinline__ Candidate higher(Candidate a, Candidate b) {
 template <bool SAVE, typename Keep>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases, int now, float* message, int* best,
-    float* record, u32* signs, Keep keep) {
+    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, int now,
+    float* message MEAN_PARAMETER(float*, mean), int* best, float* record, u32* signs, Keep keep) {
   typedef Tiling<ROWS, WARPS, ROWS < 64 ? 8 : N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
@@ -222,6 +300,15 @@ __device__ __forceinline__ void forward(
   best += at.at(TIMED_best, now) * N * H;
   record += at.at(TIMED_record, now) * N * N * RECORD;
 
+#if MASK
+  connected += at.index * N * N;
+#endif
+#if MEAN
+  mean += at.at(TIMED_mean, now) * N * H;
+  float totals[R::GROUPS][R::CALLS];
+#pragma unroll
+  for (int i = 0; i < R::GROUPS * R::CALLS; ++i) totals[i / R::CALLS][i % R::CALLS] = 0.0f;
+#endif
   Candidate highest[R::GROUPS][R::CALLS];
 #pragma unroll
   for (int group = 0; group < R::GROUPS; ++group)
@@ -239,6 +326,16 @@ __device__ __forceinline__ void forward(
         attend<SAVE>(shared, terms, scalars, first_i + a, first_j + b, a, b, mixed, record);
 #else
     own_scalars(scalars, first_i, first_j, mixed);
+#endif
+#if MASK
+    u32 allowed = 0;  // bits: who may send, of the rows of this lane
+#pragma unroll
+    for (int group = 0; group < R::GROUPS; ++group)
+#pragma unroll
+      for (int half = 0; half < R::HALVES; ++half) {
+        const int i = last(first_i + threadIdx.x % 32 / 4 % R::LANES + 8 * half), j = last(first_j + R::receiver(group));
+        allowed |= (connected[i * N + j] ? 1u : 0u) << (group * R::HALVES + half);
+      }
 #endif
     __syncthreads();
     typename T::Weights of_product;
@@ -262,11 +359,26 @@ __device__ __forceinline__ void forward(
 #pragma unroll
           for (int half = 0; half < R::HALVES; ++half) {
             const int i = first_i + threadIdx.x % 32 / 4 % R::LANES + 8 * half;
-            const Candidate next = {i < N ? R::element(sums, group, call * R::COUNT + c, half) : -3.0e38f, i};
+            Candidate next = {i < N ? R::element(sums, group, call * R::COUNT + c, half) : -3.0e38f, i};
+#if MASK
+            if (i < N && !(allowed >> (group * R::HALVES + half) & 1)) next = {NO_MESSAGE, -1};
+#endif
             candidates[c] = half == 0 ? next : higher(candidates[c], next);
           }
         highest[group][call] = higher(
             highest[group][call], combine_over_lanes<R::COUNT, 4, 4 * R::LANES>(candidates, higher));
+#if MEAN
+        float summed[R::COUNT];
+#pragma unroll
+        for (int c = 0; c < R::COUNT; ++c) {
+          summed[c] = 0.0f;
+#pragma unroll
+          for (int half = 0; half < R::HALVES; ++half)
+            if (first_i + threadIdx.x % 32 / 4 % R::LANES + 8 * half < N)
+              summed[c] += R::element(sums, group, call * R::COUNT + c, half);
+        }
+        totals[group][call] += sum_over_some_lanes<R::COUNT, 4, 4 * R::LANES>(summed);
+#endif
       }
   }
 #pragma unroll
@@ -276,6 +388,9 @@ __device__ __forceinline__ void forward(
       const int j = first_j + R::receiver(group), column = R::column(call);
       if (j >= N || !R::first_of_its_kind()) continue;
       message[j * H + column] = highest[group][call].value;
+#if MEAN
+      mean[j * H + column] = totals[group][call] / N;
+#endif
       if (SAVE) best[j * H + column] = highest[group][call].from;
     }
 }
@@ -283,17 +398,18 @@ __device__ __forceinline__ void forward(
 #if defined(BUILD_messages_forward)
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases, float* message) {
-  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases, 0, message, 0, 0, 0,
-                 [](int, const bf16*, int) {});
+    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER,
+    float* message MEAN_PARAMETER(float*, mean)) {
+  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, 0,
+                 message MEAN_ARGUMENT(mean), 0, 0, 0, [](int, const bf16*, int) {});
 }
 #endif
 
 #if defined(BUILD_messages_forward_saving)
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases, TIME_PARAMETERS float* message, int* best,
-    float* record, u32* signs, OPERAND_PARAMETERS(bf16*, operand)) {
+    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, TIME_PARAMETERS float* message,
+    int* best, float* record, u32* signs MEAN_PARAMETER(float*, mean), OPERAND_PARAMETERS(bf16*, operand)) {
   bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   const Sample at(RECEIVER_BLOCKS);
   const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
@@ -301,13 +417,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
   signs += (at.at(TIMED_signs, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * (PRODUCTS * SIGNS);
   if (HAS_ENDED(at.index)) {
     write_zeros(message + (at.at(TIMED_message, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
+#if MEAN
+    write_zeros(mean + (at.at(TIMED_mean, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
+#endif
 #pragma unroll
     for (int m = 0; m < PRODUCTS; ++m)
       write_zeros((uint4*)(operands[m] + first_tile * (ROWS * H)), SENDER_BLOCKS * ROWS * H / 8, THREADS);
     return;
   }
-  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases, now, message, best, record,
-                signs, [&](int m, const bf16* tile, int first_i) {
+  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, now,
+                message MEAN_ARGUMENT(mean), best, record, signs, [&](int m, const bf16* tile, int first_i) {
                   const long long number = first_tile + first_i / SENDERS;
                   Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
                 });
@@ -321,8 +440,9 @@ typedef Receivers<Backward> OfNodes;
 
 // Shared memory: a tile; a tile, or at the end the shares of warps in the gradients of mixed scalars; the mixed scalars.
 // messages.py counts the same.
-#define SHARES (8 * SCALAR_STEPS)  // floats of a row: its scalars and zeros
+#define SHARES (8 * (IS_WIDE ? 1 : SCALAR_STEPS))  // floats of a row: its scalars and zeros
 #define OF_WARPS (Backward::N_WARPS * ROWS * SHARES)
+#define GRADIENTS (IS_WIDE ? P : P + 1)  // numbers of an edge that are written
 
 // The receivers of a tile are those of a lane, except that with few senders two lanes have half of them each.
 __device__ __forceinline__ float2 over_receivers(float2 mine) {
@@ -382,11 +502,15 @@ __device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out) 
 
 // Writes the cotangents of what the products gave, for the weights' gradients; the gradients of what nodes receive and
 // send, of the mixed scalars (and `expected`, their inner product with the scalars), and per tile the small gradients V,
-// v, b1, b2. The inputs of the products, and their signs, have been kept by the forward kernel.
+// v, b1, b2. The inputs of the products, and their signs, have been kept by the forward kernel. If IS_WIDE, nobody asks
+// for `expected`, and gradients of the scalars that others have found, `d_given`, are added to those that are written.
 extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 3 : 2) messages_backward(
     const float* scalars, const float* value, const u32* transposed, const int* best, const float* record,
-    const u32* signs, const float* d_message, TIME_PARAMETERS
-    OPERAND_PARAMETERS(bf16*, cotangent), float* d_receive, float* d_send, float* d_mixed, float* small) {
+    const u32* signs, const float* d_message MEAN_PARAMETER(const float*, d_mean),
+#if IS_WIDE
+    const float* d_given,
+#endif
+    TIME_PARAMETERS OPERAND_PARAMETERS(bf16*, cotangent), float* d_receive, float* d_send, float* d_mixed, float* small) {
   bf16* const cotangents[PRODUCTS] = {OPERANDS(cotangent)};
   bf16* const tiles[2] = {(bf16*)memory + SHARED_TILE, (bf16*)memory};
   float* of_warps = (float*)tiles[0];  // the last product reads the other one
@@ -400,7 +524,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   small += (at.at(TIMED_small, now) * num_tiles + tile) * SMALL * H;
   d_receive += (at.index * SENDER_BLOCKS + tile % SENDER_BLOCKS) * N * H;
   d_send += ((at.index * RECEIVER_BLOCKS + tile / SENDER_BLOCKS) * N + first_i) * H;
-  d_mixed += at.index * N * N * (P + 1);
+  d_mixed += at.index * N * N * GRADIENTS;
   const int num_senders = min(N - first_i, SENDERS), num_receivers = min(N - first_j, RECEIVERS);
   if (HAS_ENDED(at.index)) {
     constexpr int threads = Backward::NUM_THREADS;
@@ -412,7 +536,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     write_zeros(small, SMALL * H, threads);
 #pragma unroll 1
     for (int i = 0; i < num_senders; ++i)
-      write_zeros(d_mixed + ((first_i + i) * N + first_j) * (P + 1), num_receivers * (P + 1), threads);
+      write_zeros(d_mixed + ((first_i + i) * N + first_j) * GRADIENTS, num_receivers * GRADIENTS, threads);
     return;
   }
   best += at.at(TIMED_best, now) * N * H;
@@ -436,6 +560,18 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
       d_chosen[group][n] = *(const float2*)(d_message + place);
       if (j >= N) d_chosen[group][n] = make_float2(0.0f, 0.0f);
     }
+#if MEAN
+  d_mean += at.index * N * H;
+  float2 d_of_all[R::GROUPS][Backward::NT];  // what the messages of all senders get
+#pragma unroll
+  for (int group = 0; group < R::GROUPS; ++group)
+#pragma unroll
+    for (int n = 0; n < Backward::NT; ++n) {
+      const int j = first_j + R::receiver(group);
+      const float2 d = *(const float2*)(d_mean + last(j) * H + Backward::column(n));
+      d_of_all[group][n] = j < N ? make_float2(d.x / N, d.y / N) : make_float2(0.0f, 0.0f);
+    }
+#endif
   u32 positive[PRODUCTS];
 #pragma unroll
   for (int m = 0; m < PRODUCTS; ++m) positive[m] = signs[m * SIGNS + threadIdx.x];
@@ -454,14 +590,20 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     if (k < ROWS * P) mixed[k] = staged[turn];
   }
 
-  // The cotangent of a message goes to the sender that it came from.
+  // The cotangent of a message goes to the sender that it came from; to none, -1, if nobody's was above NO_MESSAGE.
   Backward::Sums sums;
   Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
     const int i = first_i + R::sender_of(pair), group = R::group_of(pair), n = pair / 2 % Backward::NT;
-    store_pair(tiles[PRODUCTS % 2], row, column, chosen[group][n].x == i ? d_chosen[group][n].x : 0.0f,
-               chosen[group][n].y == i ? d_chosen[group][n].y : 0.0f);
+    float2 d = make_float2(chosen[group][n].x == i ? d_chosen[group][n].x : 0.0f,
+                           chosen[group][n].y == i ? d_chosen[group][n].y : 0.0f);
+#if MEAN
+    if (i < N) d.x += d_of_all[group][n].x, d.y += d_of_all[group][n].y;
+#endif
+    store_pair(tiles[PRODUCTS % 2], row, column, d.x, d.y);
   });
-  const auto is_here = [&](int i) { return SENDER_BLOCKS == 1 || i / SENDERS == first_i / SENDERS; };
+  const auto is_here = [&](int i) {
+    return (!MASK || i >= 0) && (SENDER_BLOCKS == 1 || i / SENDERS == first_i / SENDERS);
+  };
 #pragma unroll
   for (int n = 0; n < Backward::NT; ++n) {
     float2 total = make_float2(0.0f, 0.0f);
@@ -469,15 +611,23 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     for (int group = 0; group < R::GROUPS; ++group) {
       total.x += is_here(chosen[group][n].x) ? d_chosen[group][n].x : 0.0f;
       total.y += is_here(chosen[group][n].y) ? d_chosen[group][n].y : 0.0f;
+#if MEAN
+      total.x = fmaf((float)num_senders, d_of_all[group][n].x, total.x);
+      total.y = fmaf((float)num_senders, d_of_all[group][n].y, total.y);
+#endif
     }
     total = over_receivers(total);
     if (threadIdx.x % 32 < 4) *(float2*)(small + (P + 2) * H + Backward::column(n)) = total;
   }
-  Directions directions;
+#if !IS_WIDE
+  Directions<SCALAR_STEPS> directions;
+#endif
 #pragma unroll
   for (int m = PRODUCTS - 1; m >= 0; --m) {
     bf16* const cotangent = tiles[(2 * PRODUCTS - 1 - m) % 2];
-    if (m == 0) directions.read(value);
+#if !IS_WIDE
+    if (m == 0) directions.read(value, 0);
+#endif
     __syncthreads();
     Backward::clear(sums);
     Backward::multiply(sums, cotangent, of_product);
@@ -493,11 +643,32 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
       v[0] = rounded.x, v[1] = rounded.y;
     });
     if (m == PRODUCTS - 1) sum_over_rows(sums, small + (P + 1) * H);
-    // What `receive_j + send_i` is added to: with attention the output of the first product, without it its input.
-    if (m == (ATTENTION ? 1 : 0)) sum_over_nodes(sums, first_j, num_senders, d_receive, d_send);
+    // What `receive_j + send_i` is added to: with latents the output of the first product, without them its input.
+    if (m == (LATENT ? 1 : 0)) sum_over_nodes(sums, first_j, num_senders, d_receive, d_send);
   }
 
-  pull_through_value(sums, directions, mixed, of_warps, small);
+#if IS_WIDE
+  d_given += at.index * N * N * P;
+  const SplitSums gradient(sums);
+#pragma unroll 1
+  for (int first = 0; first <= P; first += 8) {  // and v
+    if (first > 0) __syncthreads();  // all have read the shares of the scalars before
+    Directions<1> directions;
+    directions.read(value, first);
+    pull_through_value<1, 1>(gradient, directions, mixed, first, of_warps, small);
+    __syncthreads();
+#pragma unroll 1
+    for (int at = threadIdx.x; at < ROWS * 8; at += Backward::NUM_THREADS) {
+      const int row = at / 8, p = first + at % 8, i = first_i + row % SENDERS, j = first_j + row / SENDERS;
+      if (i >= N || j >= N || p >= P) continue;
+      float total = d_given[(i * N + j) * P + p];
+#pragma unroll
+      for (int w = 0; w < Backward::N_WARPS; ++w) total += of_warps[(w * ROWS + row) * SHARES + at % 8];
+      d_mixed[(i * N + j) * P + p] = total;
+    }
+  }
+#else
+  pull_through_value<SCALAR_STEPS, VALUE_STEPS>(OperandsOfSums{sums}, directions, mixed, 0, of_warps, small);
   __syncthreads();
 #pragma unroll 1
   for (int row = threadIdx.x / 4; row < ROWS; row += Backward::NUM_THREADS / 4) {
@@ -524,6 +695,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     expected += __shfl_xor_sync(0xffffffff, expected, 2);
     if (exists && threadIdx.x % 4 == 0) out[P] = expected;
   }
+#endif
 }
 
 #endif

@@ -7,7 +7,10 @@ For every receiver j, over all senders i and third nodes k:
     message_ij = ReLU(ReLU(latent_ij Me + receive_j + send_i) W1 + b1) W2 + b2
     message_j  = max over i of message_ij
 
-Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j + send_i)`.
+Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j + send_i)`. With three products but
+without attention, latents are made of what edges are given: `latent_ij = ReLU(s_ij V + v)`, where s_ij are all features
+that latents are made of, see `latent_features`. The mean of message_ij over i is given, too, if it is asked for. Where
+not everyone may send to everyone, message_ij is -1e6 for an i that may not send to j.
 
 The forward kernel holds a tile of edges (i, j), walks over k with a running softmax, and hands the tile through the
 products. With LeakyReLU(t) = (1 + slope) / 2 t + (1 - slope) / 2 |t| the linear part of the logits is a sum over
@@ -64,8 +67,26 @@ class MessageWeights(NamedTuple):
         both = (frozen(jnp.stack(products), flip) for flip in (False, True))
         return cls(attention, value, value_offset, products, biases, *both)
 
+    @property
+    def has_latents(self) -> bool:
+        """Whether messages read latents of edges, and not the edges themselves."""
+        return len(self.products) == 3
 
-class _Tiling(NamedTuple):
+    @property
+    def is_wide(self) -> bool:
+        """Whether latents are made of what edges are given: many numbers per edge."""
+        return self.has_latents and self.attention is None
+
+
+class Options(NamedTuple):
+    """What is not learnt."""
+
+    slope: float = 0.0  # of the attention's LeakyReLU
+    mean: bool = False  # whether the mean of the messages is given beside their maximum
+    masked: bool = False  # whether not everyone may send to everyone
+
+
+class Tiling(NamedTuple):
     """How the edges (i, j) of a graph are cut into tiles."""
 
     num_nodes: int
@@ -73,7 +94,7 @@ class _Tiling(NamedTuple):
     receivers: int
 
     @classmethod
-    def of(cls, num_nodes: int) -> _Tiling:
+    def of(cls, num_nodes: int) -> Tiling:
         return cls(num_nodes, 4 if num_nodes <= 4 else 8 if num_nodes <= 8 else 16, receivers=4)
 
     @property
@@ -101,16 +122,21 @@ class _Tiling(NamedTuple):
         return (samples, self.tiles, num_products, BACKWARD_THREADS), jnp.int32
 
 
-def _direction_words(num_scalars: int) -> int:
-    """The directions of pairs as operands of the matrix units, eight scalars a step."""
-    return 3 * -(-num_scalars // 8) * (H // 8) * 32
+def attention_bytes(num_nodes: int, num_scalars: int) -> int:
+    """What the warps of a block share for the attention, forward: `AttentionMemory` in attention_forward.cuh."""
+    steps = -(-num_scalars // 8)
+    directions = 3 * steps * (H // 8) * 32  # operands of the matrix units, eight scalars a step
+    exchanged = WARPS * 8 * 32 if Tiling.of(num_nodes).senders < 4 * WARPS else 0
+    return 4 * (directions + 512 + 8 * steps + num_nodes + exchanged)
 
 
-def _kernel(name, terms, scalars, slope, attends, grid, shared_bytes, rows=(), threads=128) -> Kernel:
+def _kernel(name, terms, scalars, weights, options: Options, grid, shared_bytes, rows=(), threads=128) -> Kernel:
     samples, n = terms.shape[:2]
-    tiling = _Tiling.of(n)
+    tiling = Tiling.of(n)
     macros = {
-        "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(attends), "SLOPE": float(slope),
+        "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(weights.attention is not None),
+        "LATENT": int(weights.has_latents), "MEAN": int(options.mean), "MASK": int(options.masked),
+        "SLOPE": float(options.slope),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers, "TERMS": terms.shape[-1],
     }  # fmt: skip
     grid = (samples * grid[0], grid[1])
@@ -125,6 +151,7 @@ class Saved(NamedTuple):
     record: Float[Array, "sample node node numbers"]  # of the attention: logits, their normaliser, mixed scalars
     signs: Int[Array, "sample tile product word"]  # bits: which inputs of the products are above zero
     operands: tuple[Array, ...]  # these inputs (sample, tile, row, hidden)
+    mean: Float[Array, "sample node hidden"] | None  # of the messages, if it is asked for
 
 
 class _Gradients(NamedTuple):
@@ -133,37 +160,46 @@ class _Gradients(NamedTuple):
     cotangents: list[Array]  # per product (sample, tile, row, hidden)
     receive: Array  # (sample, sender block, node, hidden)
     send: Array  # (sample, receiver block, node, hidden)
-    mixed: Array  # (sample, node, node, scalar + 1)
+    mixed: Array  # (sample, node, node, scalar + 1), or without the last one
     small: Array  # (sample, tile, scalar + 3, hidden): V, v, b1, b2
 
 
-def _products_backward(terms, scalars, weights, saved: Saved, d_message, slope) -> _Gradients:
+def _products_backward(terms, scalars, weights, saved: Saved, d_messages, d_given, options) -> _Gradients:
     samples, n = terms.shape[:2]
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
-    tiling = _Tiling.of(n)
+    tiling = Tiling.of(n)
     # As in messages.cu.
-    tile, shares = tiling.rows * TILE_STRIDE * 2, BACKWARD_THREADS // 32 * tiling.rows * 8 * -(-num_scalars // 8) * 4
+    steps = 1 if weights.is_wide else -(-num_scalars // 8)
+    tile, shares = tiling.rows * TILE_STRIDE * 2, BACKWARD_THREADS // 32 * tiling.rows * 8 * steps * 4
     shared = tile + max(tile, shares) + tiling.rows * num_scalars * 4
     rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"), (5, "TIMED_signs"))
     rows_written = (*((i, "TIMED_cotangents") for i in range(num_products)), (num_products + 3, "TIMED_small"))
     kernel = _kernel(
-        "messages_backward", terms, scalars, slope, weights.attention is not None, (tiling.tiles, 1), shared,
+        "messages_backward", terms, scalars, weights, options, (tiling.tiles, 1), shared,
         rows=(rows_read, rows_written), threads=BACKWARD_THREADS,
     )  # fmt: skip
     layout = {
         "receive": ((samples, tiling.sender_blocks, n, H), jnp.float32),
         "send": ((samples, tiling.receiver_blocks, n, H), jnp.float32),
-        "mixed": ((samples, n, n, num_scalars + 1), jnp.float32),
+        "mixed": ((samples, n, n, num_scalars + (not weights.is_wide)), jnp.float32),
         "small": ((samples, tiling.tiles, num_scalars + 3, H), jnp.float32),
     }
     written = kernel(
-        scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, d_message,
+        scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, *d_messages, *d_given,
         outputs=[*[tiling.operand(samples)] * num_products, *layout.values()],
     )  # fmt: skip
     return _Gradients(written[:num_products], **dict(zip(layout, written[num_products:], strict=True)))
 
 
-def _attention_backward_bytes(num_nodes: int, num_scalars: int) -> int:
+class OfFeatures(NamedTuple):
+    """How the backward kernel of the attention reads gradients of the features that latents are made of."""
+
+    features: Float[Array, "sample node node feature"]
+    values_of_jk: bool
+    scale: float  # of the logits
+
+
+def _attention_backward_bytes(num_nodes: int, num_scalars: int, of_features: OfFeatures | None) -> int:
     """What its warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
     sent = min(-(-num_nodes // 4) * 4, 8 if num_scalars > 8 else 16)
     halves = 1 if num_nodes <= 8 else 2
@@ -175,26 +211,48 @@ def _attention_backward_bytes(num_nodes: int, num_scalars: int) -> int:
     if not 4 < num_scalars <= 8:  # directions and their gradients
         words += 128 * 4 * (steps + 2 * -(-(num_scalars + 4) // 8))
     gradients = WARPS * rows * 8 * (num_scalars + num_scalars % 2)
+    if of_features is not None and num_scalars > 6:  # two in a word
+        gradients //= 2
     words += max(gradients, 4 * sent * width + 128) + 128 * num_scalars + WARPS
+    if of_features is not None:
+        words += 4 * sent
     return 4 * words
 
 
-def _attention_backward(terms, scalars, weights, record, d_mixed, slope):
-    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, and of E1, E2, E3 and a."""
+def attention_backward(
+    terms: Array,
+    scalars: Array,
+    attention: Attention,
+    record: Array,
+    d_mixed: Array,
+    slope: float,
+    of_features: OfFeatures | None = None,
+) -> tuple[list[Array], Array, Attention]:
+    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, and of E1, E2, E3 and a.
+
+    `d_mixed` are gradients of mixed scalars and, behind those, their inner products with these; or of all features that
+    latents are made of.
+    """
     samples, n = terms.shape[:2]
     num_scalars = scalars.shape[-1]
     fours = -(-n // 4)
     parts = min(fours, MOST_PARTS)
-    shared = _attention_backward_bytes(n, num_scalars)
+    shared = _attention_backward_bytes(n, num_scalars, of_features)
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
-    macros |= {"PARTS": parts, "SHARED_BYTES": shared}
-    rows_in_stacks = ((*ROWS_READ, (4, "TIMED_record")), ((4, "TIMED_small"),))
+    macros |= {"PARTS": parts, "SHARED_BYTES": shared, "FEATURES": 0}
+    rows_read, features = (*ROWS_READ, (4, "TIMED_record")), []
+    if of_features is not None:
+        features = [of_features.features]
+        macros |= {"FEATURES": d_mixed.shape[-1], "VALUES_OF_JK": int(of_features.values_of_jk)}
+        macros |= {"SCALE": float(of_features.scale)}
+        rows_read += ((5, "TIMED_features"),)
+    rows_in_stacks = (rows_read, ((4, "TIMED_small"),))
     kernel = Kernel(
         "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), shared,
         *rows_in_stacks,
     )  # fmt: skip
     d_i, d_j, d_k, d_scalars, small = kernel(
-        terms, scalars, *weights.attention, record, d_mixed,
+        terms, scalars, *attention, record, *features, d_mixed,
         outputs=[
             ((samples, n, H), jnp.float32),
             ((samples, parts, n, H), jnp.float32),
@@ -212,65 +270,91 @@ def forward(
     terms: Float[Array, "sample node terms"],
     scalars: Float[Array, "sample node node scalar"],
     weights: MessageWeights,
-    slope: float,
-) -> Float[Array, "sample node hidden"]:
-    """The message of every node.
+    options: Options,
+    connected: Int[Array, "sample node node"] | None = None,
+) -> list[Float[Array, "sample node hidden"]]:
+    """The message of every node and, if it is asked for, the mean.
 
-    `terms` has, side by side, what every node adds: with attention x_i, x_j and x_k; then receive and send; then two
-    for the update, which are not read here.
+    `terms` has, side by side, what every node adds: with latents x_i, x_j and x_k; then receive and send; then those
+    for the update, which are not read here. `connected[i, j]`, of eight bits, lets i send to j; it is given if the
+    options say that messages are masked.
     """
     shape = (*terms.shape[:2], H)
-    return _run_forward("messages_forward", terms, scalars, weights, slope, (), [(shape, jnp.float32)])[0]
+    outputs = [(shape, jnp.float32)] * (1 + options.mean)
+    return _run_forward("messages_forward", terms, scalars, weights, options, connected, (), outputs)
 
 
-def forward_saving(terms: Array, scalars: Array, weights: MessageWeights, slope: float) -> Saved:
+def forward_saving(
+    terms: Array, scalars: Array, weights: MessageWeights, options: Options, connected: Array | None = None
+) -> Saved:
     """The same, with what the way back needs."""
     samples, n = terms.shape[:2]
     num_products = len(weights.products)
     record = (n + 1 + scalars.shape[-1]) if weights.attention is not None else 1
     outputs = [((samples, n, H), jnp.float32), ((samples, n, H), jnp.int32), ((samples, n, n, record), jnp.float32)]
-    tiling = _Tiling.of(n)
-    outputs += [tiling.signs(samples, num_products), *[tiling.operand(samples)] * num_products]
-    written = ((0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"), (3, "TIMED_signs"))
-    written += tuple((4 + i, "TIMED_operands") for i in range(num_products))
-    rows = (ROWS_READ, written)
-    message, best, record, signs, *operands = _run_forward(
-        "messages_forward_saving", terms, scalars, weights, slope, rows, outputs
+    tiling = Tiling.of(n)
+    outputs.append(tiling.signs(samples, num_products))
+    written = [(0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"), (3, "TIMED_signs")]
+    if options.mean:
+        outputs.append(((samples, n, H), jnp.float32))
+        written.append((4, "TIMED_mean"))
+    written += [(len(outputs) + i, "TIMED_operands") for i in range(num_products)]
+    outputs += [tiling.operand(samples)] * num_products
+    rows = (ROWS_READ, tuple(written))
+    message, best, record, signs, *rest = _run_forward(
+        "messages_forward_saving", terms, scalars, weights, options, connected, rows, outputs
     )
-    return Saved(message, best, record, signs, tuple(operands))
+    mean = rest.pop(0) if options.mean else None
+    return Saved(message, best, record, signs, tuple(rest), mean)
 
 
-def _run_forward(name: str, terms, scalars, weights, slope, rows, outputs) -> list[Array]:
+def _run_forward(name: str, terms, scalars, weights, options: Options, connected, rows, outputs) -> list[Array]:
+    assert options.masked == (connected is not None) and not (options.masked and options.mean)
     n, num_scalars = terms.shape[1], scalars.shape[-1]
-    tiling = _Tiling.of(n)
+    tiling = Tiling.of(n)
     shared = 2 * tiling.rows * TILE_STRIDE * 2
     if weights.attention is not None:  # what the attention needs is there first
-        exchanged = WARPS * 8 * 32 if tiling.senders < 4 * WARPS else 0
-        shared = max(shared, 4 * (_direction_words(num_scalars) + 512 + 8 * -(-num_scalars // 8) + n + exchanged))
-    shared += tiling.rows * num_scalars * 4
-    attends = weights.attention is not None
-    kernel = _kernel(name, terms, scalars, slope, attends, (tiling.receiver_blocks, 1), shared, rows)
+        shared = max(shared, attention_bytes(n, num_scalars))
+    steps = -(-num_scalars // 16)
+    shared += tiling.rows * 4 * (16 * steps + 8 if weights.is_wide else num_scalars)
+    kernel = _kernel(name, terms, scalars, weights, options, (tiling.receiver_blocks, 1), shared, rows)
     # Without attention its operands are not read; any will do.
     attention = weights.attention or Attention(weights.value, weights.value_offset)
     operands = (*attention, weights.value, weights.value_offset, weights.fragments, weights.biases)
-    return kernel(terms, scalars, *operands, outputs=outputs)
+    masks = [] if connected is None else [connected]
+    return kernel(terms, scalars, *operands, *masks, outputs=outputs)
 
 
 def backward(
-    terms: Array, scalars: Array, weights: MessageWeights, saved: Saved, d_message: Array, slope: float
+    terms: Array,
+    scalars: Array,
+    weights: MessageWeights,
+    saved: Saved,
+    d_messages: list[Array],
+    options: Options,
+    d_given: Array | None = None,
 ) -> tuple[list[Array], Array, MessageWeights]:
-    """Gradients of the terms that are read, one by one, of the scalars and of the weights."""
-    out = _products_backward(terms, scalars, weights, saved, d_message, slope)
+    """Gradients of the terms that are read, one by one, of the scalars and of the weights.
+
+    `d_messages` are cotangents of the message and, if it was asked for, of the mean. Where latents are made of what
+    edges are given, `d_given` is what the gradients of that, found elsewhere, are added to.
+    """
+    given = [d_given] if weights.is_wide else []
+    out = _products_backward(terms, scalars, weights, saved, d_messages, given, options)
     d_products = tuple(
         jnp.einsum("btrh,btrg->hg", operand, checkpoint_name(cotangent, STACKED), preferred_element_type=jnp.float32)
         for operand, cotangent in zip(saved.operands, out.cotangents, strict=True)
     )
     small = checkpoint_name(out.small, STACKED).sum((0, 1))
     d_terms = [out.receive.sum(1), out.send.sum(1)]
-    if weights.attention is None:
+    if weights.is_wide:
+        d_attention, d_scalars = None, out.mixed
+    elif weights.attention is None:
         d_attention, d_scalars = None, out.mixed[..., :-1]
     else:
-        d_nodes, d_scalars, d_attention = _attention_backward(terms, scalars, weights, saved.record, out.mixed, slope)
+        d_nodes, d_scalars, d_attention = attention_backward(
+            terms, scalars, weights.attention, saved.record, out.mixed, options.slope
+        )
         d_terms = [*d_nodes, *d_terms]
     no_gradient: Any = None
     d_weights = MessageWeights(d_attention, small[:-3], small[-3], d_products, small[-2:], no_gradient, no_gradient)

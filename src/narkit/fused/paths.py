@@ -29,7 +29,9 @@ def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> 
     )
     kernels = _kernels_of_step(reasoner, algorithm, num_nodes)
     sources = {kernel.source for kernel in kernels}
-    attends = any(dict(kernel.macros).get("ATTENTION") for kernel in kernels)
+    attends = "latent_features.cu" in sources or any(
+        kernel.source == "messages.cu" and dict(kernel.macros)["ATTENTION"] for kernel in kernels
+    )
     parts: dict[str, bool] = {}
     if hasattr(reasoner.processor, "attention"):
         parts["attention"] = attends

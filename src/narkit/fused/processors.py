@@ -1,4 +1,4 @@
-"""Processors in fused kernels: gated message passing, with Triplet Edge Attention (TEAM) or with triplets
+"""Processors in fused kernels: message passing, gated or not, with Triplet Edge Attention (TEAM) or with triplets
 (Triplet-GMPNN), from the parameters of the plain ones. Others run by their own formulas, beside fused decoders.
 """
 
@@ -16,14 +16,15 @@ from jaxtyping import Array, Bool, Float
 from narkit.fused.bases import FusedBasis
 from narkit.fused.gated_step import gated_step_and_terms
 from narkit.fused.messages import Attention, MessageWeights
+from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
-from narkit.fused.triplet_messages import FEATURES, NarrowLatents, triplet_maxima
+from narkit.fused.triplet_messages import FEATURES, triplet_maxima
 from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, side_by_side, split_outputs
 from narkit.models.processors.base import BoundProcessor
-from narkit.models.processors.message_passing import BoundMessagePassingProcessor, MessagePassing
+from narkit.models.processors.message_passing import MessagePassing, MessagePassingProcessor, Senders, everyone
 from narkit.models.processors.team import TEAM
 from narkit.models.processors.triplet_gmpnn import TripletProcessor, TripletReasoning
 from narkit.models.triplet_edge_attention import TripletEdgeAttention
@@ -62,23 +63,19 @@ def bind_team(processor: TEAM, bases: Bases) -> FusedProcessor:
     return FusedGatedStep.of(bases, processor.message_passing, processor.attention)
 
 
-def bind_triplet_gmpnn(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
+def bind_message_passing(processor: MessagePassingProcessor, bases: Bases) -> FusedProcessor:
+    return FusedGatedStep.of(bases, processor.message_passing, None, type(processor).senders)
+
+
+def bind_triplets(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
     """Messages and triplets in kernels, with what nodes contribute to both in one product."""
-    step = FusedGatedStep.of(bases, processor.message_passing, None)
+    step = FusedGatedStep.of(bases, processor.message_passing, None, type(processor).senders)
     triplets = FusedTripletReasoning.of(bases, processor.triplets)
     return FusedTriplets(step.with_terms(triplets.nodes, triplets.graph), triplets)
 
 
-def bind_triplets_only(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
-    """Triplets in kernels, messages by the plain formulas."""
-    triplets = FusedTripletReasoning.of(bases, processor.triplets)
-    edge = bases.edge.through(processor.message_passing.edge)
-    messages = BoundMessagePassingProcessor(processor.message_passing.bind(bases), edge, type(processor).senders)
-    return FusedTriplets(PlainProcessor(messages), triplets)
-
-
 class FusedGatedStep(FusedProcessor):
-    """A step of gated message passing, everyone to everyone. What a node contributes is one product per step."""
+    """A step of message passing, perhaps gated. What a node contributes is one product per step."""
 
     # Of the terms of every node: the graph's scalars count as scalars of every node, and those of attention do not
     # depend on the hidden state.
@@ -86,20 +83,29 @@ class FusedGatedStep(FusedProcessor):
     message_weights: MessageWeights
     update_weights: UpdateWeights
     slope: float = eqx.field(static=True)
+    senders: Senders = eqx.field(static=True)
 
     @classmethod
     def of(
-        cls, bases: Bases, message_passing: MessagePassing, attention: TripletEdgeAttention | None
+        cls,
+        bases: Bases,
+        message_passing: MessagePassing,
+        attention: TripletEdgeAttention | None,
+        senders: Senders = everyone,
     ) -> FusedGatedStep:
         gate = message_passing.gate
-        assert gate is not None
         size = message_passing.graph.bias.shape[0]
-        on_nodes = side_by_side(
-            [message_passing.receiver, message_passing.sender, message_passing.from_nodes, gate.from_nodes]
-        )
+        linears = [message_passing.receiver, message_passing.sender, message_passing.from_nodes]
+        on_message = [message_passing.from_messages]
+        vectors = [message_passing.norm.scale, message_passing.norm.offset]
+        if gate is not None:
+            linears.append(gate.from_nodes)
+            on_message.append(gate.from_messages)
+            vectors.append(gate.out.bias)
+        on_nodes = side_by_side(linears)
         nodes = bases.node.through(eqx.tree_at(lambda linear: linear.weight, on_nodes, on_nodes.weight[:size]))
         to_receiver = bases.graph.through(message_passing.graph)
-        graph = [to_receiver, None, None, None]
+        graph = [to_receiver, *[None] * (len(linears) - 1)]
         node_directions, bias = nodes.directions, nodes.offset
         products = [linear.weight for linear in message_passing.mlp]
         bound_attention = None
@@ -125,11 +131,12 @@ class FusedGatedStep(FusedProcessor):
         blank = jnp.zeros_like(to_receiver.directions)
         directions = jnp.concatenate([blank if part is None else part.directions for part in graph], axis=1)
         offsets = jnp.concatenate([jnp.zeros(size) if part is None else part.offset for part in graph])
+        # The biases of the products with messages count as part of the last terms.
+        before = jnp.zeros((len(graph) - len(on_message)) * size)
+        bias = bias + jnp.concatenate([before, *[linear.bias for linear in on_message]])
         return cls(
             node_weights=NodeWeights.of(
-                jnp.concatenate([node_directions, directions]),
-                offsets + bias + _on_messages_bias(message_passing, len(graph), size),
-                (on_nodes.weight[size:],),
+                jnp.concatenate([node_directions, directions]), offsets + bias, (on_nodes.weight[size:],)
             ),
             message_weights=MessageWeights.of(
                 bound_attention,
@@ -139,11 +146,12 @@ class FusedGatedStep(FusedProcessor):
                 jnp.stack([linear.bias for linear in message_passing.mlp]),
             ),
             update_weights=UpdateWeights.of(
-                jnp.stack([message_passing.from_messages.weight, gate.from_messages.weight]),
-                gate.out.weight,
-                jnp.stack([message_passing.norm.scale, message_passing.norm.offset, gate.out.bias]),
+                jnp.stack([linear.weight for linear in on_message]),
+                None if gate is None else gate.out.weight,
+                jnp.stack(vectors),
             ),
             slope=attention.slope if attention is not None else 0.0,
+            senders=senders,
         )
 
     def with_terms(self, nodes: FoldedLinear, graph: Basis) -> FusedGatedStep:
@@ -155,13 +163,13 @@ class FusedGatedStep(FusedProcessor):
         return dataclasses.replace(self, node_weights=NodeWeights.of(directions, offset, (dense,)))
 
     def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        return self.with_terms_of_nodes(scalars, hidden)[0], None
+        return self.with_terms_of_nodes(scalars, adjacency, hidden)[0], None
 
     def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
         return None
 
     def with_terms_of_nodes(
-        self, scalars: Scalars, hidden: Hiddens
+        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens
     ) -> tuple[Hiddens, Float[Array, "batch node terms"]]:
         """The next hidden states, and the terms of nodes for those who read further ones."""
         terms = node_product(scalars.rows, (hidden,), self.node_weights)
@@ -169,7 +177,11 @@ class FusedGatedStep(FusedProcessor):
         edges = scalars.edge
         if edges.shape[-1] == 0:
             edges = jnp.zeros((*edges.shape[:-1], 1))
-        return gated_step_and_terms(terms, edges, hidden, self.message_weights, self.update_weights, self.slope)
+        connected = jax.vmap(self.senders)(adjacency)
+        if connected is not None:
+            connected = connected.astype(jnp.int8)
+        weights = (self.message_weights, self.update_weights)
+        return gated_step_and_terms(terms, edges, hidden, *weights, self.slope, connected)
 
 
 class FusedTripletReasoning(eqx.Module):
@@ -207,15 +219,12 @@ class FusedTripletReasoning(eqx.Module):
 class FusedTriplets(FusedProcessor):
     """Message passing, and edge latents from triplets."""
 
-    messages: FusedProcessor
+    messages: FusedGatedStep
     triplets: FusedTripletReasoning
 
     def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        if isinstance(self.messages, FusedGatedStep):
-            next_hidden, terms = self.messages.with_terms_of_nodes(scalars, hidden)
-            return next_hidden, self.triplets.of_terms(terms, scalars)
-        next_hidden, _ = self.messages.with_latents(scalars, adjacency, hidden)
-        return next_hidden, self.edge_latents(scalars, hidden)
+        next_hidden, terms = self.messages.with_terms_of_nodes(scalars, adjacency, hidden)
+        return next_hidden, self.triplets.of_terms(terms, scalars)
 
     def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
         return self.triplets(scalars, hidden)
@@ -226,10 +235,3 @@ def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Arra
     if directions.shape[-2]:
         return directions
     return jnp.zeros((*directions.shape[:-2], 1, directions.shape[-1]))
-
-
-def _on_messages_bias(message_passing: MessagePassing, num_terms: int, size: int) -> Float[Array, " terms"]:
-    """The biases of the products with messages, as part of the last two terms."""
-    assert message_passing.gate is not None
-    own = [message_passing.from_messages.bias, message_passing.gate.from_messages.bias]
-    return jnp.concatenate([jnp.zeros((num_terms - 2) * size), *own])

@@ -16,21 +16,27 @@ import equinox as eqx
 import jax
 
 from narkit.fused import formulas
+from narkit.fused.latent_processor import bind_team_with_options
 from narkit.fused.processors import (
     FusedProcessor,
     PlainProcessor,
+    bind_message_passing,
     bind_team,
-    bind_triplet_gmpnn,
-    bind_triplets_only,
+    bind_triplets,
 )
+from narkit.fused.triplet_messages import FEATURES as NUM_MAXIMA
 from narkit.fused.weights import HIDDEN_SIZE
 from narkit.models.decoders import Decoder, Decoders
 from narkit.models.encoders import Encoders
 from narkit.models.features import Bases
 from narkit.models.layers import LayerNorm, Linear
+from narkit.models.narrow_maxima import NarrowMaxima
 from narkit.models.network import Reasoner
 from narkit.models.processors.base import Processor
-from narkit.models.processors.message_passing import Gate, MessagePassing, everyone
+from narkit.models.processors.deepsets import DeepSets
+from narkit.models.processors.message_passing import Gate, MessagePassing, MessagePassingProcessor
+from narkit.models.processors.mpnn import MPNN, GatedMPNN
+from narkit.models.processors.pgn import PGN, GatedPGN
 from narkit.models.processors.team import TEAM
 from narkit.models.processors.triplet_gmpnn import (
     TripletGMPNN,
@@ -43,6 +49,13 @@ from narkit.models.triplet_edge_attention import TripletEdgeAttention
 from narkit.models.unrolling import Unrolling
 
 _TRIPLET_FIELDS = {"message_passing", "triplets", "latent_size"}
+_MESSAGE_PASSING_FIELDS = {"message_passing", "latent_size"}
+
+ATTENTION_OPTIONS = (
+    "reversed_edges", "further_values", "residual", "maxima", "learnt_scale", "reads", "scale", "both_directions",
+    "values_of_kj",
+)  # fmt: skip
+"""The options of Triplet Edge Attention that have kernels inside TEAM; the layer on its own has none with them."""
 
 KNOWN_FIELDS: dict[type, set[str]] = {
     Reasoner: {
@@ -55,19 +68,25 @@ KNOWN_FIELDS: dict[type, set[str]] = {
     Linear: {"weight", "bias"},
     LayerNorm: {"scale", "offset"},
     MessagePassing: {
-        "receiver", "sender", "edge", "graph", "mlp", "from_nodes", "from_messages", "norm", "gate",
+        "receiver", "sender", "edge", "graph", "mlp", "from_nodes", "from_messages", "norm", "gate", "from_means",
     },
     Gate: {"from_nodes", "from_messages", "out"},
     TripletEdgeAttention: {
         "node_i", "node_j", "node_k", "edge_ij", "edge_ik", "edge_jk", "graph", "attention", "attention_bias",
-        "value", "activation", "slope",
+        "value", "activation", "slope", *ATTENTION_OPTIONS,
     },
+    NarrowMaxima: {"nodes", "edges", "graph", "out"},
     TEAM: {"attention", "message_passing", "latent_size"},
     TripletReasoning: {"nodes", "edges", "graph", "out"},
     TripletGMPNN: _TRIPLET_FIELDS,
     TripletMPNN: _TRIPLET_FIELDS,
     TripletPGN: _TRIPLET_FIELDS,
     TripletGPGN: _TRIPLET_FIELDS,
+    MPNN: _MESSAGE_PASSING_FIELDS,
+    GatedMPNN: _MESSAGE_PASSING_FIELDS,
+    PGN: _MESSAGE_PASSING_FIELDS,
+    GatedPGN: _MESSAGE_PASSING_FIELDS,
+    DeepSets: _MESSAGE_PASSING_FIELDS,
     Unrolling: {"teacher_forcing", "reprediction", "hint_gradient"},
 }  # fmt: skip
 """The classes that the kernels stand for, and the fields that these know."""
@@ -84,17 +103,21 @@ def check_network(reasoner: Reasoner, unrolling: Unrolling | None) -> None:
     if unrolling is not None:
         _check_class(unrolling)
         _check_fields(unrolling)
-        if unrolling.hint_gradient != 1.0:
-            raise Refusal(f"the kernels were not compared with a damped gradient, {unrolling.hint_gradient=}")
     if reasoner.hidden_size != HIDDEN_SIZE:
         raise Refusal(f"the kernels are written for a hidden size of {HIDDEN_SIZE}, not {reasoner.hidden_size}")
     _check_formulas("network")
 
 
-def check_attention(layer: TripletEdgeAttention, *, rectified: bool) -> None:
-    """Refuses layers that are no Triplet Edge Attention of one head and the kernels' width."""
+def check_attention(layer: TripletEdgeAttention, *, rectified: bool, inside: bool = False) -> None:
+    """Refuses layers that are no Triplet Edge Attention of one head and the kernels' width.
+
+    `inside` a processor there are kernels for some of its options, too.
+    """
     _check_class(layer)
     _check_fields(layer)
+    chosen = [] if inside else [name for name in ATTENTION_OPTIONS if _is_on(getattr(layer, name))]
+    if chosen:
+        raise Refusal(f"the layer on its own has no kernels with the option {chosen[0]}")
     num_heads, width = layer.attention.shape
     if num_heads != 1:
         raise Refusal(f"the kernels are written for one head, not {num_heads}")
@@ -115,7 +138,7 @@ def recognise_processor(processor: Processor) -> tuple[BindProcessor, str]:
         _check_fields(processor)
         if isinstance(processor, TEAM):
             return _recognise_team(processor)
-        return _recognise_triplets(processor)
+        return _recognise_message_passing(processor)
     except Refusal as refusal:
         return _bind_plain, str(refusal)
 
@@ -125,19 +148,29 @@ def processor_binder(processor: Processor) -> BindProcessor:
 
 
 def _recognise_team(processor: TEAM) -> tuple[BindProcessor, str]:
-    check_attention(processor.attention, rectified=True)
+    layer = processor.attention
+    check_attention(layer, rectified=True, inside=True)
     _check_formulas("team")
-    if processor.message_passing.gate is None:
-        raise Refusal("TEAM without a gate has no kernels")
+    if layer.maxima is not None and layer.maxima.out.weight.shape[0] != NUM_MAXIMA:
+        width = layer.maxima.out.weight.shape[0]
+        raise Refusal(f"the kernels are written for {NUM_MAXIMA} maxima per edge, not {width}")
+    has_options = any(_is_on(getattr(layer, name)) for name in ATTENTION_OPTIONS)
+    if has_options or processor.message_passing.from_means is not None or processor.latent_size:
+        if processor.message_passing.gate is None:
+            raise Refusal("TEAM with options but without a gate has no kernels")
+        return bind_team_with_options, ""
     return bind_team, ""
 
 
-def _recognise_triplets(processor: Any) -> tuple[BindProcessor, str]:
+def _recognise_message_passing(processor: Any) -> tuple[BindProcessor, str]:
+    """Of processors that pass messages along encoded edges: on their own, or beside triplets."""
+    if processor.message_passing.from_means is not None:
+        raise Refusal("a mean of messages beside their maximum has kernels in TEAM only")
+    if isinstance(processor, MessagePassingProcessor):
+        _check_formulas("message_passing")
+        return bind_message_passing, ""
     _check_formulas("triplet_gmpnn")
-    if type(processor).senders is everyone and processor.message_passing.gate is not None:
-        return bind_triplet_gmpnn, ""
-    name = type(processor).__name__
-    return bind_triplets_only, f"the messages of {name} have no kernels: they are gated from everyone to everyone only"
+    return bind_triplets, ""
 
 
 def _bind_plain(processor: Processor, bases: Bases) -> FusedProcessor:
@@ -177,6 +210,10 @@ def _is_off(value: Any, cls: type, field: dataclasses.Field) -> bool:
     given = inspect.signature(cls).parameters.get(field.name)
     defaults = (field.default, inspect.Parameter.empty if given is None else given.default)
     return isinstance(value, _SIMPLE) and any(type(value) is type(d) and value == d for d in defaults)
+
+
+def _is_on(value: Any) -> bool:
+    return value is not None and value is not False
 
 
 def _modules(value: Any) -> list[Any]:

@@ -2,7 +2,8 @@
 // the formulas.
 //
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES. blockIdx.z is the seed.
-// A thread has one of the FEATURES of a node, so that eight neighbours read the same scalars.
+// A thread has one of the FEATURES of a node, so that eight neighbours read the same scalars. Gradients of maxima may
+// stand in a wider array: GRADIENTS numbers per pair, of which those of maxima begin at FIRST_GRADIENT.
 
 #define FEATURES 8
 #define OWN_TERMS (3 * FEATURES)       // per node: x_i, x_j, x_k, the last of the TERMS of a row
@@ -123,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
   scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * N * P;
   triplet += seed * 3 * P * FEATURES;
   winners += ((long long)row_of(seed, TIMED_winners, NOW) * SAMPLES + sample) * N * N * FEATURES;
-  d_maxima += index * N * N * FEATURES;
+  d_maxima += index * N * N * GRADIENTS + FIRST_GRADIENT;
   d_nodes += (index * BLOCKS + block) * N * OWN_TERMS;
   d_scalars += index * 3 * N * N * P;
   small += (((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * BLOCKS + block) * WARPS * 3 * P * FEATURES;
@@ -137,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
 #pragma unroll 4
     for (int other = 0; other < N; ++other) {
       const int pair = kind == 0 ? mine * N + other : other * N + mine;
-      const float d = d_maxima[pair * FEATURES + f];
+      const float d = d_maxima[pair * GRADIENTS + f];
       sums[winners[pair * FEATURES + f] * THREADS + threadIdx.x] += d;
       total += d;
       if (kind == 0) {
@@ -170,7 +171,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
     if (node >= N) continue;
     pull_back(sums + at * FEATURES, triplet + kind * P * FEATURES, d_scalars + ((kind * N + i) * N + node) * P);
     if (kind == 0)
-      pull_back(d_maxima + (node * N + i) * FEATURES, triplet + 2 * P * FEATURES, d_scalars + ((2 * N + node) * N + i) * P);
+      pull_back(
+          d_maxima + (node * N + i) * GRADIENTS, triplet + 2 * P * FEATURES, d_scalars + ((2 * N + node) * N + i) * P);
   }
   small += threadIdx.x / 32 * 3 * P * FEATURES;
 #pragma unroll

@@ -6,12 +6,12 @@
 Only `u_ij = x_i + s_ij E1` and `w_ik = s_ik E2` take part in the maximum. The forward kernel also says which i it came
 from; backward, the gradient of m_jk goes to u_ij and w_ik of that i, and no triplet is visited again.
 
-Edge latents are `ReLU(m O + o)`. They are not written where their reader makes them itself, see `latent_pointer`.
+Edge latents are `ReLU(m O + o)`; their readers make them, see `narrow_latents`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,23 +19,10 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel
-from narkit.fused.narrow_product import narrow_product
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
 FEATURES = 8  # of a triplet; as in triplet_messages.cu, with the following
 NODES, RECEIVERS, WARPS = THREADS // FEATURES, 4, THREADS // 32
-
-
-class NarrowLatents(NamedTuple):
-    """Edge latents `ReLU(m O + o)` by what they are made of."""
-
-    maxima: Float[Array, "sample node node 8"]  # m
-    weight: Float[Array, "8 hidden"]  # O
-    bias: Float[Array, " hidden"]  # o
-
-    def wide(self) -> Float[Array, "sample node node hidden"]:
-        """The latents themselves."""
-        return jax.nn.relu(narrow_product(self.maxima, self.weight) + self.bias)
 
 
 def triplet_maxima(
@@ -49,7 +36,15 @@ def triplet_maxima(
     return _maxima(terms, scalars, directions)
 
 
-def _run_forward(terms, scalars, directions, save):
+def _kernel(name, terms, scalars, grid, shared_bytes, rows, gradients=(FEATURES, 0)) -> Kernel:
+    samples, n, _, num_scalars = scalars.shape
+    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "TERMS": terms.shape[-1]}
+    macros |= {"GRADIENTS": gradients[0], "FIRST_GRADIENT": gradients[1]}
+    return Kernel("triplet_messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows)
+
+
+def forward(terms: Array, scalars: Array, directions: Array, *, save: bool) -> list[Array]:
+    """The maxima, and with `save` the nodes i that they came from."""
     samples, n = terms.shape[:2]
     grid = samples * -(-n // NODES) * -(-n // RECEIVERS)
     rows = (((0, "TIMED_terms"), (1, "TIMED_scalars")), ((0, "TIMED_maxima"), (1, "TIMED_winners"))) if save else ()
@@ -59,28 +54,18 @@ def _run_forward(terms, scalars, directions, save):
     return kernel(terms, scalars, directions, outputs=[(shape, jnp.float32), (shape, jnp.int32)][: 1 + save])
 
 
-def _kernel(name, terms, scalars, grid, shared_bytes, rows) -> Kernel:
-    samples, n, _, num_scalars = scalars.shape
-    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "TERMS": terms.shape[-1]}
-    return Kernel("triplet_messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows)
+def backward(
+    terms: Array, scalars: Array, directions: Array, winners: Array, d_maxima: Array, first: int = 0
+) -> tuple[Array, Array, Array]:
+    """Gradients of the terms that are read, of the scalars and of the directions.
 
-
-def _primal(terms, scalars, directions):
-    return _run_forward(terms, scalars, directions, save=False)[0]
-
-
-def _forward(terms, scalars, directions):
-    written = _run_forward(terms, scalars, directions, save=True)
-    maxima, winners = (checkpoint_name(value, SAVED) for value in written)
-    return maxima, (terms, scalars, directions, winners)
-
-
-def _backward(saved, d_maxima):
-    terms, scalars, directions, winners = saved
+    `d_maxima` may have more features, of which those of the maxima begin at `first`.
+    """
     samples, n, _, num_scalars = scalars.shape
     blocks = -(-n // NODES)
     rows = (((0, "TIMED_scalars"), (2, "TIMED_winners")), ((2, "TIMED_small"),))
-    kernel = _kernel("triplets_backward", terms, scalars, (samples * blocks, 2), n * THREADS * 4, rows)
+    grid, columns = (samples * blocks, 2), (d_maxima.shape[-1], first)
+    kernel = _kernel("triplets_backward", terms, scalars, grid, n * THREADS * 4, rows, columns)
     d_nodes, d_scalars, small = kernel(
         scalars, directions, winners, d_maxima,
         outputs=[
@@ -89,9 +74,24 @@ def _backward(saved, d_maxima):
             ((samples, blocks, WARPS, 3, num_scalars, FEATURES), jnp.float32),
         ],
     )  # fmt: skip
-    others = jnp.zeros((samples, n, terms.shape[-1] - 3 * FEATURES))
-    d_terms = jnp.concatenate([others, d_nodes.sum(1)], axis=-1)
-    return d_terms, d_scalars.sum(1), checkpoint_name(small, STACKED).sum((0, 1, 2))
+    return d_nodes.sum(1), d_scalars.sum(1), checkpoint_name(small, STACKED).sum((0, 1, 2))
+
+
+def _primal(terms, scalars, directions):
+    return forward(terms, scalars, directions, save=False)[0]
+
+
+def _forward(terms, scalars, directions):
+    written = forward(terms, scalars, directions, save=True)
+    maxima, winners = (checkpoint_name(value, SAVED) for value in written)
+    return maxima, (terms, scalars, directions, winners)
+
+
+def _backward(saved, d_maxima):
+    terms, scalars, directions, winners = saved
+    d_nodes, d_scalars, d_directions = backward(terms, scalars, directions, winners, d_maxima)
+    others = jnp.zeros((*terms.shape[:2], terms.shape[-1] - 3 * FEATURES))
+    return jnp.concatenate([others, d_nodes], axis=-1), d_scalars, d_directions
 
 
 _maxima: Any = jax.custom_vjp(_primal)

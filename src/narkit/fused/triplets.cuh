@@ -7,6 +7,9 @@
 // Lane l of a warp is the place (g, q) = (l / 4, l % 4) of what the matrix units read and write.
 
 #define SCALAR_STEPS ((P + 7) / 8)  // of eight scalars
+#ifndef SCALE
+#define SCALE 1.0f  // what logits are multiplied by
+#endif
 static_assert(TERMS % 4 == 0, "vectors are read four numbers at a time");
 #define DIRECTION_WORDS (3 * SCALAR_STEPS * (H / 8) * 32)
 

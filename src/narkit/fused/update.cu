@@ -1,7 +1,8 @@
 // The update of the hidden state from the message that a node received. See update.py for the formulas.
 //
-// Compiled for SAMPLES samples of N nodes per seed, and with or without ATTENTION, which decides where the two terms of a
-// node stand. Samples and nodes count as one list of rows; blockIdx.x is a tile of 16 of them, blockIdx.z the seed.
+// Compiled for SAMPLES samples of N nodes per seed, with or without a GATE, and with or without ATTENTION, which decides
+// where the terms of a node stand, one or with a gate two. Samples and nodes count as one list of rows; blockIdx.x is a
+// tile of 16 of them, blockIdx.z the seed. With MEAN the mean of the messages is read, too.
 //
 // There are few blocks, so what counts is how long one of them waits: weights are read long before they are multiplied,
 // everything but the operands of products stays in registers, and warps share sums over rows where they meet anyway.
@@ -12,6 +13,16 @@
 #define FRAGMENTS (H * H / 2)
 #define TILE (16 * TILE_STRIDE)
 #define EPSILON 1e-5f
+#define OWN_TERMS (GATE ? 2 : 1)              // that are read of a node
+#define MATRICES (OWN_TERMS + (MEAN ? 1 : 0))  // that messages are multiplied with; that of their mean is the last
+#define VECTORS (GATE ? 3 : 2)
+#if MEAN
+#define MEAN_PARAMETER(type, name) , type name
+#define MEAN_ARGUMENT(name) , name
+#else
+#define MEAN_PARAMETER(type, name)
+#define MEAN_ARGUMENT(name)
+#endif
 
 typedef Tiling<16, 8> T;  // eight warps with 16 rows and 16 columns each; a lane has two rows and four columns
 #define SHARES_STRIDE (T::N_WARPS + 1)
@@ -44,41 +55,59 @@ __device__ __forceinline__ const float2* shares_of_row(const float2* shares, int
   return shares + (T::row(0) + 8 * half) * SHARES_STRIDE;
 }
 
-// What both kernels compute, in registers: the rectified sums, normalised; 1 / their spread per row; how far the gate
-// is open; and as bits where the sums and the input of the gate are above zero. `meanwhile` reads what is needed next.
-template <typename F>
-__device__ __forceinline__ void open_gate(
-    const float* message, const float* terms, const u32* weights, const u32* gate, const float* bias, int first,
-    bf16* received, bf16* gate_input, float2* shares, T::Sums& normal, float (&spread)[2], T::Sums& openness,
-    u32& summed, u32& gated, F meanwhile) {
+// Rows of messages, rounded, to a tile in shared memory; zeros beyond the last.
+__device__ __forceinline__ void stage_rows(const float* message, int first, bf16* tile) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int row = warp; row < 16; row += T::N_WARPS) {
     float4 v = features(message + node_of(first + row) * H);
     if (first + row >= NODES) v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    *(uint2*)(received + row * TILE_STRIDE + 4 * lane) = make_uint2(pack(v.x, v.y), pack(v.z, v.w));
+    *(uint2*)(tile + row * TILE_STRIDE + 4 * lane) = make_uint2(pack(v.x, v.y), pack(v.z, v.w));
   }
-  T::Weights to_sums(weights), to_gate(weights + FRAGMENTS);
+}
+
+// What both kernels compute, in registers: the rectified sums, normalised; 1 / their spread per row; how far the gate
+// is open, if there is one; and as bits where the sums and the input of the gate are above zero. `meanwhile` reads what is
+// needed next.
+template <typename F>
+__device__ __forceinline__ void open_gate(
+    const float* message MEAN_PARAMETER(const float*, average), const float* terms, const u32* weights, const u32* gate,
+    const float* bias, int first MEAN_PARAMETER(bf16*, averaged), bf16* received, bf16* gate_input, float2* shares,
+    T::Sums& normal, float (&spread)[2], T::Sums& openness, u32& summed, u32& gated, F meanwhile) {
+  stage_rows(message, first, received);
+#if MEAN
+  stage_rows(average, first, averaged);
+#endif
+  T::Weights to_sums(weights), to_gate, through_gate;
+  if (GATE) to_gate.start(weights + FRAGMENTS);
   T::for_pairs(normal, [&](int row, int column, float* v, int) {
     const float2 term = two(terms + node_of(first + row) * TERMS + FROM_NODE + column);
     v[0] = term.x, v[1] = term.y;
   });
-  T::for_pairs(openness, [&](int row, int column, float* v, int) {
-    const float2 term = two(terms + node_of(first + row) * TERMS + FROM_NODE + H + column);
-    v[0] = term.x, v[1] = term.y;
-  });
+  if (GATE)
+    T::for_pairs(openness, [&](int row, int column, float* v, int) {
+      const float2 term = two(terms + node_of(first + row) * TERMS + FROM_NODE + H + column);
+      v[0] = term.x, v[1] = term.y;
+    });
   __syncthreads();
-  T::multiply(openness, received, to_gate);
-  T::Weights through_gate(gate);
+  if (GATE) {
+    T::multiply(openness, received, to_gate);
+    through_gate.start(gate);
+  }
   T::multiply(normal, received, to_sums);
+#if MEAN
+  T::Weights from_mean(weights + OWN_TERMS * FRAGMENTS);
+  T::multiply(normal, averaged, from_mean);
+#endif
   meanwhile();
   summed = gated = 0;
-  T::for_pairs(openness, [&](int row, int column, float* v, int pair) {
-    gated |= above_zero(v) << (2 * pair);
-    store_pair(gate_input, row, column, fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
-    const float2 b = two(bias + column);
-    v[0] = b.x, v[1] = b.y;
-  });
+  if (GATE)
+    T::for_pairs(openness, [&](int row, int column, float* v, int pair) {
+      gated |= above_zero(v) << (2 * pair);
+      store_pair(gate_input, row, column, fmaxf(v[0], 0.0f), fmaxf(v[1], 0.0f));
+      const float2 b = two(bias + column);
+      v[0] = b.x, v[1] = b.y;
+    });
   T::for_pairs(normal, [&](int, int, float* v, int pair) {
     summed |= above_zero(v) << (2 * pair);
     v[0] = fmaxf(v[0], 0.0f), v[1] = fmaxf(v[1], 0.0f);
@@ -97,7 +126,7 @@ __device__ __forceinline__ void open_gate(
 #pragma unroll
   for (int half = 0; half < 2; ++half) leave(shares, half, sums[half], sum_over_columns(squares[half]));
   __syncthreads();
-  T::multiply(openness, gate_input, through_gate);
+  if (GATE) T::multiply(openness, gate_input, through_gate);
   float mean[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -117,29 +146,34 @@ __device__ __forceinline__ void open_gate(
     v[0] = (v[0] - mean[pair % 2]) * spread[pair % 2];
     v[1] = (v[1] - mean[pair % 2]) * spread[pair % 2];
   });
-  T::for_pairs(openness, [&](int, int, float* v, int) {
-    v[0] = 1.0f / (1.0f + __expf(-v[0]));
-    v[1] = 1.0f / (1.0f + __expf(-v[1]));
-  });
+  if (GATE)
+    T::for_pairs(openness, [&](int, int, float* v, int) {
+      v[0] = 1.0f / (1.0f + __expf(-v[0]));
+      v[1] = 1.0f / (1.0f + __expf(-v[1]));
+    });
 }
 
 #if defined(BUILD_update_forward)
 extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
-    const float* vectors, TIME_PARAMETERS float* result
+    const float* vectors MEAN_PARAMETER(const float*, average), TIME_PARAMETERS float* result
 #if TIMED_result
     , float* copy
 #endif
 ) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE;
   float2* shares = (float2*)(gate_input + TILE);
+#if MEAN
+  bf16* averaged = (bf16*)(shares + SHARES);
+  average += (long long)row_of(blockIdx.z, TIMED_mean, NOW) * NODES * H;
+#endif
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
-  weights += seed * 2 * FRAGMENTS;
+  weights += seed * MATRICES * FRAGMENTS;
   gate += seed * FRAGMENTS;
-  vectors += seed * 3 * H;
+  vectors += seed * VECTORS * H;
   result += (long long)row_of(seed, TIMED_result, NOW) * NODES * H;
 #if TIMED_result
   copy += seed * NODES * H;
@@ -155,8 +189,9 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
   T::Sums normal, openness, before;
   float spread[2];
   u32 summed, gated;
-  open_gate(message, terms, weights, gate, vectors + 2 * H, first, received, gate_input, shares, normal, spread,
-            openness, summed, gated, [&]() {
+  open_gate(message MEAN_ARGUMENT(average), terms, weights, gate, vectors + 2 * H, first MEAN_ARGUMENT(averaged), received,
+            gate_input, shares, normal, spread, openness, summed, gated, [&]() {
+              if (!GATE) return;
               T::for_pairs(before, [&](int row, int column, float* v, int) {
                 const float2 h = two(hidden + node_of(first + row) * H + column);
                 v[0] = h.x, v[1] = h.y;
@@ -166,8 +201,8 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     if (first + row >= NODES) return;
     const float *n = (const float*)normal + 2 * pair, *h = (const float*)before + 2 * pair;
     const float2 scale = two(vectors + column), offset = two(vectors + H + column);
-    const float2 after = make_float2(h[0] + c[0] * (fmaf(n[0], scale.x, offset.x) - h[0]),
-                                     h[1] + c[1] * (fmaf(n[1], scale.y, offset.y) - h[1]));
+    float2 after = make_float2(fmaf(n[0], scale.x, offset.x), fmaf(n[1], scale.y, offset.y));
+    if (GATE) after = make_float2(h[0] + c[0] * (after.x - h[0]), h[1] + c[1] * (after.y - h[1]));
     *(float2*)(result + (first + row) * H + column) = after;
 #if TIMED_result
     *(float2*)(copy + (first + row) * H + column) = after;
@@ -194,52 +229,69 @@ __device__ __forceinline__ void write_sum_over_rows(float* out, F f) {
   if (threadIdx.x % 32 / 4 < COUNT) out[T::column(number / 2) + number % 2] = total;
 }
 
-// Writes the gradients of the message, of the two terms and of the hidden state, the operands of the gate's gradient
-// (input and cotangent), and per tile the gradients of scale, offset and the gate's bias.
+// Writes the gradients of the message and of the terms, and per tile those of scale, offset and the gate's bias; with a
+// gate also the gradient of the hidden state and the operands of the gate's gradient (input and cotangent).
 extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
-    const u32* transposed_weights, const u32* transposed_gate, const float* vectors, const float* d_result,
-    TIME_PARAMETERS float* d_message, float* d_terms, float* d_hidden, bf16* gate_inputs, bf16* d_openings,
-    float* d_vectors) {
+    const u32* transposed_weights, const u32* transposed_gate, const float* vectors, const float* d_result
+    MEAN_PARAMETER(const float*, average), TIME_PARAMETERS float* d_message, float* d_terms, float* d_vectors
+    MEAN_PARAMETER(float*, d_average)
+#if GATE
+    , float* d_hidden, bf16* gate_inputs, bf16* d_openings
+#endif
+) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE, *d_opening = gate_input + TILE;
   bf16 *d_summed = received, *d_gate_input = gate_input;  // when these are no longer needed
   float2 *shares = (float2*)(d_opening + TILE), *d_shares = shares + SHARES;
+#if MEAN
+  bf16* averaged = (bf16*)(d_shares + SHARES);
+  average += (long long)row_of(blockIdx.z, TIMED_mean, NOW) * NODES * H;
+  d_average += blockIdx.z * NODES * H;
+#endif
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
-  weights += seed * 2 * FRAGMENTS;
+  weights += seed * MATRICES * FRAGMENTS;
   gate += seed * FRAGMENTS;
-  transposed_weights += seed * 2 * FRAGMENTS;
+  transposed_weights += seed * MATRICES * FRAGMENTS;
   transposed_gate += seed * FRAGMENTS;
-  vectors += seed * 3 * H;
+  vectors += seed * VECTORS * H;
   d_result += seed * NODES * H;
   d_message += seed * NODES * H;
-  d_terms += seed * NODES * 2 * H;
+  d_terms += seed * NODES * OWN_TERMS * H;
+  d_vectors += ((long long)row_of(seed, TIMED_vectors, NOW) * TILES + blockIdx.x) * VECTORS * H;
+#if GATE
   d_hidden += seed * NODES * H;
   gate_inputs += (long long)row_of(seed, TIMED_gate, NOW) * NODES * H;
   d_openings += (long long)row_of(seed, TIMED_gate, NOW) * NODES * H;
-  d_vectors += ((long long)row_of(seed, TIMED_vectors, NOW) * TILES + blockIdx.x) * 3 * H;
+#endif
   if (all_have_ended(first, [&](int sample) { return HAS_ENDED(seed * SAMPLES + sample); })) {
     const int count = min(NODES - first, 16) * H;
     write_zeros(d_message + first * H, count, T::NUM_THREADS);
-    write_zeros(d_terms + first * 2 * H, 2 * count, T::NUM_THREADS);
+    write_zeros(d_terms + first * OWN_TERMS * H, OWN_TERMS * count, T::NUM_THREADS);
+    write_zeros(d_vectors, VECTORS * H, T::NUM_THREADS);
+#if MEAN
+    write_zeros(d_average + first * H, count, T::NUM_THREADS);
+#endif
+#if GATE
     write_zeros(d_hidden + first * H, count, T::NUM_THREADS);
     write_zeros(gate_inputs + first * H, count, T::NUM_THREADS);
     write_zeros(d_openings + first * H, count, T::NUM_THREADS);
-    write_zeros(d_vectors, 3 * H, T::NUM_THREADS);
+#endif
     return;
   }
   T::Sums normal, sums, before, d;
   T::Weights back_through_gate;
   float spread[2];
   u32 summed, gated;
-  open_gate(message, terms, weights, gate, vectors + 2 * H, first, received, gate_input, shares, normal, spread, sums,
-            summed, gated, [&]() {
-              back_through_gate.start(transposed_gate);
+  open_gate(message MEAN_ARGUMENT(average), terms, weights, gate, vectors + 2 * H, first MEAN_ARGUMENT(averaged), received,
+            gate_input, shares, normal, spread, sums, summed, gated, [&]() {
+              if (GATE) back_through_gate.start(transposed_gate);
               T::for_pairs(before, [&](int row, int column, float* v, int pair) {
                 const int node = node_of(first + row);
-                const float2 h = two(hidden + node * H + column), g = two(d_result + node * H + column);
+                const float2 h = GATE ? two(hidden + node * H + column) : make_float2(0.0f, 0.0f);
+                const float2 g = two(d_result + node * H + column);
                 const bool valid = first + row < NODES;
                 v[0] = h.x, v[1] = h.y;
                 ((float*)d)[2 * pair] = valid ? g.x : 0.0f;
@@ -247,6 +299,7 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
               });
             });
 
+#if GATE
   // From here on `before` takes the rounded cotangent of the gate's output, `d` that of the update.
   T::for_pairs(sums, [&](int row, int column, float* c, int pair) {
     float *n = (float*)normal + 2 * pair, *h = (float*)before + 2 * pair, *g = (float*)d + 2 * pair;
@@ -263,6 +316,7 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
     h[0] = rounded.x, h[1] = rounded.y;
     g[0] *= c[0], g[1] *= c[1];
   });
+#endif
   float mean[2] = {0.0f, 0.0f}, along[2] = {0.0f, 0.0f};
   T::for_pairs(d, [&](int, int column, float* g, int pair) {
     const float* n = (const float*)normal + 2 * pair;
@@ -274,11 +328,13 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     leave(d_shares, half, sum_over_columns(mean[half]), sum_over_columns(along[half]));
-  T::Weights back_through_sums(transposed_weights);
+  T::Weights back_through_sums(transposed_weights), back_to_message;
   T::clear(sums);
   __syncthreads();
-  T::multiply(sums, d_opening, back_through_gate);
-  T::Weights back_to_message(transposed_weights + FRAGMENTS);
+  if (GATE) {
+    T::multiply(sums, d_opening, back_through_gate);
+    back_to_message.start(transposed_weights + FRAGMENTS);
+  }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float2* of_warps = shares_of_row(d_shares, half);
@@ -293,24 +349,33 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
     const int half = pair % 2;
     const float r = summed >> (2 * pair) & 1 ? (g[0] * scale.x - mean[half] - n[0] * along[half]) * spread[half] : 0.0f;
     const float s = summed >> (2 * pair) & 2 ? (g[1] * scale.y - mean[half] - n[1] * along[half]) * spread[half] : 0.0f;
-    store_pair(d_gate_input, row, column, x, y);
+    if (GATE) store_pair(d_gate_input, row, column, x, y);
     store_pair(d_summed, row, column, r, s);
     v[0] = v[1] = 0.0f;
     if (first + row >= NODES) return;
-    *(float2*)(d_terms + (first + row) * 2 * H + column) = make_float2(r, s);
-    *(float2*)(d_terms + (first + row) * 2 * H + H + column) = make_float2(x, y);
+    float* to = d_terms + (first + row) * OWN_TERMS * H + column;
+    *(float2*)to = make_float2(r, s);
+    if (GATE) *(float2*)(to + H) = make_float2(x, y);
   });
   __syncthreads();
   T::multiply(sums, d_summed, back_through_sums);
-  T::multiply(sums, d_gate_input, back_to_message);
+  if (GATE) T::multiply(sums, d_gate_input, back_to_message);
   T::for_pairs(sums, [&](int row, int column, float* v, int) {
     if (first + row < NODES) *(float2*)(d_message + (first + row) * H + column) = make_float2(v[0], v[1]);
   });
+#if MEAN
+  T::Weights back_to_mean(transposed_weights + OWN_TERMS * FRAGMENTS);
+  T::clear(sums);
+  T::multiply(sums, d_summed, back_to_mean);
+  T::for_pairs(sums, [&](int row, int column, float* v, int) {
+    if (first + row < NODES) *(float2*)(d_average + (first + row) * H + column) = make_float2(v[0], v[1]);
+  });
+#endif
   write_sum_over_rows(d_vectors, [&](int pair) {
     const float *n = (const float*)normal + 2 * pair, *g = (const float*)d + 2 * pair;
     return make_float2(g[0] * n[0], g[1] * n[1]);
   });
   write_sum_over_rows(d_vectors + H, [&](int pair) { return two((const float*)d + 2 * pair); });
-  write_sum_over_rows(d_vectors + 2 * H, [&](int pair) { return two((const float*)before + 2 * pair); });
+  if (GATE) write_sum_over_rows(d_vectors + 2 * H, [&](int pair) { return two((const float*)before + 2 * pair); });
 }
 #endif

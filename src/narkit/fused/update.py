@@ -1,8 +1,8 @@
 """The update of the hidden state from the message that a node received, one kernel forward and one backward.
 
-    r       = LayerNorm(ReLU(from_node + message O)) * scale + offset
+    r       = LayerNorm(ReLU(from_node + message O (+ mean M))) * scale + offset
     c       = sigmoid(ReLU(from_gate + message G) W + b)
-    hidden' = c r + (1 - c) hidden
+    hidden' = c r + (1 - c) hidden, or without a gate r
 
 The backward kernel recomputes everything from the inputs and writes the operands of the gate's gradient; those of O
 and G are the message and the gradients of the two terms. They are multiplied after the time loop for all steps at once.
@@ -31,23 +31,27 @@ ROWS_READ = ((0, "TIMED_message"), (1, "TIMED_terms"), (2, "TIMED_hidden"))
 class UpdateWeights(NamedTuple):
     """The parameters of one network."""
 
-    on_message: Float[Array, "2 hidden hidden"]  # O, G
-    gate: Float[Array, "hidden hidden"]  # W
-    vectors: Float[Array, "3 hidden"]  # scale, offset, b
-    fragments: tuple[Array, Array]  # of both
+    on_message: Float[Array, "terms hidden hidden"]  # O and, with a gate, G
+    gate: Float[Array, "hidden hidden"] | None  # W
+    vectors: Float[Array, "vectors hidden"]  # scale, offset and, with a gate, b
+    fragments: tuple[Array, Array]  # of O, G and M, and of W; without a gate, which nobody reads then, the first twice
     transposed: tuple[Array, Array]
+    on_mean: Float[Array, "hidden hidden"] | None = None  # M, if the mean of the messages is read
 
     @classmethod
-    def of(cls, on_message, gate, vectors) -> UpdateWeights:
-        fragments, transposed = ((frozen(on_message, flip), frozen(gate, flip)) for flip in (False, True))
-        return cls(on_message, gate, vectors, fragments, transposed)
+    def of(cls, on_message, gate, vectors, on_mean=None) -> UpdateWeights:
+        matrices = on_message if on_mean is None else jnp.concatenate([on_message, on_mean[None]])
+        last = matrices if gate is None else gate
+        fragments, transposed = ((frozen(matrices, flip), frozen(last, flip)) for flip in (False, True))
+        return cls(on_message, gate, vectors, fragments, transposed, on_mean)
 
 
-def _kernel(name, message, terms, tiles, shares, rows) -> Kernel:
+def _kernel(name, message, terms, mean, gated, tiles, shares, rows) -> Kernel:
     samples, n = message.shape[:2]
     nodes = samples * n
-    macros = (("N", n), ("SAMPLES", samples), ("TERMS", terms.shape[-1]), ("ATTENTION", int(terms.shape[-1] >= 7 * H)))
-    shared = 16 * (tiles * TILE_STRIDE * 2 + shares * (WARPS + 1) * 8)
+    macros = (("N", n), ("SAMPLES", samples), ("TERMS", terms.shape[-1]), ("ATTENTION", int(terms.shape[-1] >= 6 * H)))
+    macros += (("MEAN", len(mean)), ("GATE", int(gated)))
+    shared = 16 * ((tiles + len(mean)) * TILE_STRIDE * 2 + shares * (WARPS + 1) * 8)
     return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared, *rows, threads=32 * WARPS)
 
 
@@ -56,34 +60,51 @@ def forward(
     terms: Float[Array, "sample node terms"],
     hidden: Float[Array, "sample node hidden"],
     weights: UpdateWeights,
+    mean: Float[Array, "sample node hidden"] | None = None,
 ) -> Float[Array, "sample node hidden"]:
-    """The next hidden state. The last two terms of `terms` are from_node and from_gate; the others are not read."""
-    kernel = _kernel("update_forward", message, terms, 2, 1, (ROWS_READ, ((0, "TIMED_result"),), (0,)))
-    operands = (message, terms, hidden, *weights.fragments, weights.vectors)
+    """The next hidden state. Of `terms` from_node and from_gate are read, which stand behind receive and send.
+
+    Without a gate there is no from_gate, and the hidden state is not read.
+    """
+    means = [] if mean is None else [mean]
+    rows_read = (*ROWS_READ, *[(6, "TIMED_mean")] * len(means))
+    rows = (rows_read, ((0, "TIMED_result"),), (0,))
+    kernel = _kernel("update_forward", message, terms, means, weights.gate is not None, 2, 1, rows)
+    operands = (message, terms, hidden, *weights.fragments, weights.vectors, *means)
     return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
 
 
 def backward(
-    message: Array, terms: Array, hidden: Array, weights: UpdateWeights, d_result: Array
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Gradients of the message, of the two terms side by side, of the hidden state, of the gate and of the vectors.
+    message: Array, terms: Array, hidden: Array, weights: UpdateWeights, d_result: Array, mean: Array | None = None
+) -> tuple[list[Array], Array, Array, Array | None, Array]:
+    """Gradients of the message (and the mean), of the terms side by side, of the hidden state, the gate and vectors.
 
-    Those of O and G are the products of the message with the gradients of the two terms.
+    Those of O and G are the products of the message with the gradients of the two terms; that of M of the mean with
+    the first one.
     """
-    rows_written = ((3, "TIMED_gate"), (4, "TIMED_gate"), (5, "TIMED_vectors"))
-    kernel = _kernel("update_backward", message, terms, 3, 2, (ROWS_READ, rows_written))
+    means, gated = [] if mean is None else [mean], weights.gate is not None
     samples, n = hidden.shape[:2]
-    d_message, d_terms, d_hidden, gate_input, d_opening, d_vectors = kernel(
-        message, terms, hidden, *weights.fragments, *weights.transposed, weights.vectors, d_result,
-        outputs=[
-            (hidden.shape, jnp.float32),
-            ((samples, n, 2 * H), jnp.float32),
-            (hidden.shape, jnp.float32),
-            (hidden.shape, jnp.bfloat16),
-            (hidden.shape, jnp.bfloat16),
-            ((1, kernel.grid[0], 3, H), jnp.float32),  # by tile, whichever samples are in it
-        ],
+    outputs = [
+        (hidden.shape, jnp.float32),
+        ((samples, n, len(weights.on_message) * H), jnp.float32),
+        ((1, -(-samples * n // 16), len(weights.vectors), H), jnp.float32),  # by tile, whichever samples are in it
+        *[(hidden.shape, jnp.float32)] * len(means),
+    ]
+    rows_read = (*ROWS_READ, *[(9, "TIMED_mean")] * len(means))
+    rows_written = ((2, "TIMED_vectors"),)
+    if gated:
+        rows_written += tuple((len(outputs) + operand, "TIMED_gate") for operand in (1, 2))
+        outputs += [(hidden.shape, jnp.float32), (hidden.shape, jnp.bfloat16), (hidden.shape, jnp.bfloat16)]
+    kernel = _kernel("update_backward", message, terms, means, gated, 3, 2, (rows_read, rows_written))
+    d_message, d_terms, d_vectors, *rest = kernel(
+        message, terms, hidden, *weights.fragments, *weights.transposed, weights.vectors, d_result, *means,
+        outputs=outputs,
     )  # fmt: skip
-    gate_input, d_opening, d_vectors = (checkpoint_name(part, STACKED) for part in (gate_input, d_opening, d_vectors))
-    d_gate = jnp.einsum("bnh,bng->hg", gate_input, d_opening, preferred_element_type=jnp.float32)
-    return d_message, d_terms, d_hidden, d_gate, d_vectors.sum((0, 1))
+    d_mean, of_gate = rest[: len(means)], rest[len(means) :]
+    d_hidden, d_gate = jnp.zeros_like(hidden), None
+    if gated:
+        d_hidden, *operands = of_gate
+        gate_input, d_opening = (checkpoint_name(operand, STACKED) for operand in operands)
+        d_gate = jnp.einsum("bnh,bng->hg", gate_input, d_opening, preferred_element_type=jnp.float32)
+    d_vectors = checkpoint_name(d_vectors, STACKED).sum((0, 1))
+    return [d_message, *d_mean], d_terms, d_hidden, d_gate, d_vectors

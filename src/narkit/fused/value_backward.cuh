@@ -4,42 +4,66 @@
 
 #define VALUE_STEPS ((P + 8) / 8)  // of eight rows of small gradients: V, v
 
-// This lane's part of V as a right operand, with columns for scalars.
+// This lane's part of V, from scalar `first_p` on, as a right operand, with columns for scalars.
+template <int STEPS>
 struct Directions {
-  float2 numbers[SCALAR_STEPS][2];
-  __device__ __forceinline__ void read(const float* value) {
+  float2 numbers[STEPS][2];
+  __device__ __forceinline__ void read(const float* value, int first_p) {
     const int g = threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step)
+    for (int step = 0; step < STEPS; ++step)
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
-        const int p = 8 * step + g;
+        const int p = first_p + 8 * step + g;
         numbers[step][n] = make_float2(0.0f, 0.0f);
         if (p < P) numbers[step][n] = *(const float2*)(value + p * H + Backward::column(n));
       }
   }
 };
 
-// From the gradient of `mixed V + v`, which this warp has for its columns: the gradients of V and v, to `small`, and a
-// share in those of the mixed scalars, to `of_warps`.
-__device__ __forceinline__ void pull_through_value(
-    Backward::Sums& sums, const Directions& directions, const float* mixed, float* of_warps, float* small) {
-  static_assert(Backward::NT == 2, "the columns of a warp are the inputs of one step of the matrix units");
-  const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-  float of_value[VALUE_STEPS][2][4];
-#pragma unroll
-  for (int c = 0; c < VALUE_STEPS * 8; ++c) of_value[c / 8][c / 4 % 2][c % 4] = 0.0f;
-#pragma unroll
-  for (int m = 0; m < Backward::MT; ++m) {
-    u32 high[4], low[4];
+// A row tile of the gradient of `mixed V + v` as a left operand, whose columns are this warp's.
+struct OperandsOfSums {
+  Backward::Sums& sums;
+  __device__ __forceinline__ void operator()(int m, u32 (&high)[4], u32 (&low)[4]) const {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const float* v = sums[m][e / 2] + 2 * (e % 2);
       const Split both(v[0], v[1]);
       high[e] = both.high, low[e] = both.low;
     }
+  }
+};
+
+// The same for all row tiles, made once for those who ask several times.
+struct SplitSums {
+  u32 all_high[Backward::MT][4], all_low[Backward::MT][4];
+  __device__ __forceinline__ SplitSums(Backward::Sums& sums) {
 #pragma unroll
-    for (int step = 0; step < SCALAR_STEPS; ++step) {
+    for (int m = 0; m < Backward::MT; ++m) OperandsOfSums{sums}(m, all_high[m], all_low[m]);
+  }
+  __device__ __forceinline__ void operator()(int m, u32 (&high)[4], u32 (&low)[4]) const {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) high[e] = all_high[m][e], low[e] = all_low[m][e];
+  }
+};
+
+// From the gradient of `mixed V + v`, which this warp has for its columns: the gradients of V and v, to `small`, and a
+// share in those of the mixed scalars, to `of_warps`; for 8 STEPS scalars from `first_p` on, and 8 ROW_STEPS rows of V, v.
+template <int STEPS, int ROW_STEPS, typename F>
+__device__ __forceinline__ void pull_through_value(
+    const F& operand_of, const Directions<STEPS>& directions, const float* mixed, int first_p, float* of_warps,
+    float* small) {
+  static_assert(Backward::NT == 2, "the columns of a warp are the inputs of one step of the matrix units");
+  const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+  float of_value[ROW_STEPS][2][4];
+#pragma unroll
+  for (int c = 0; c < ROW_STEPS * 8; ++c) of_value[c / 8][c / 4 % 2][c % 4] = 0.0f;
+#pragma unroll
+  for (int m = 0; m < Backward::MT; ++m) {
+    u32 high[4], low[4];
+    operand_of(m, high, low);
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
       const float2* d = directions.numbers[step];
       const Split first(d[0].x, d[0].y), second(d[1].x, d[1].y);
       float shares[4] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -55,8 +79,8 @@ __device__ __forceinline__ void pull_through_value(
 #pragma unroll
     for (int e = 0; e < 4; ++e) high[e] = transposed(high[e]), low[e] = transposed(low[e]);
 #pragma unroll
-    for (int step = 0; step < VALUE_STEPS; ++step) {
-      const int p = 8 * step + g;
+    for (int step = 0; step < ROW_STEPS; ++step) {
+      const int p = first_p + 8 * step + g;
       u32 scalars[4];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -72,11 +96,11 @@ __device__ __forceinline__ void pull_through_value(
     }
   }
 #pragma unroll
-  for (int step = 0; step < VALUE_STEPS; ++step)
+  for (int step = 0; step < ROW_STEPS; ++step)
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       const float* c = of_value[step][n];
-      if (8 * step + g <= P)
-        *(float2*)(small + (8 * step + g) * H + Backward::column(n)) = make_float2(c[0] + c[2], c[1] + c[3]);
+      const int p = first_p + 8 * step + g;
+      if (p <= P) *(float2*)(small + p * H + Backward::column(n)) = make_float2(c[0] + c[2], c[1] + c[3]);
     }
 }

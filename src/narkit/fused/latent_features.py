@@ -1,0 +1,155 @@
+"""What the latents of edges are made of, few numbers per edge: two kernels forward, two backward.
+
+With Triplet Edge Attention over the scalars s of edges and, beside it, narrow maxima over third nodes:
+
+    logit_ijk = scale a . LeakyReLU(x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3)
+    alpha_ijk = softmax_k(logit_ijk)
+    c_ij      = [sum_k alpha_ijk s_ik || sum_k alpha_ijk s_jk || s_ij || max_k m_ijk]
+
+of which all but the first are optional, and m has 8 features (see `triplet_messages`, which finds the maxima with other
+names for nodes). Latents are `ReLU(c C + v)`: they are made by their readers, the messages and the decoders.
+
+The scalars of an edge are those of both its directions, `[s_ij || s_ji]`, where anything reads both. So
+s_ji is s_ij with its halves exchanged.
+
+The forward kernel is the attention's part of that in `messages`, and so is the backward kernel, which also reads
+gradients of averages of s_jk.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float, Int
+
+from narkit.fused import triplet_messages
+from narkit.fused.launch import Kernel
+from narkit.fused.messages import ROWS_READ, WARPS, Attention, OfFeatures, Tiling, attention_backward, attention_bytes
+from narkit.fused.triplet_messages import FEATURES as NUM_MAXIMA
+from narkit.loops.deferred_gradients import SAVED
+
+
+class FeatureWeights(NamedTuple):
+    """The parameters of one network, folded for edges with `scalar` scalars (at least one)."""
+
+    attention: Attention
+    maxima: Float[Array, "3 scalar 8"] | None  # as `triplet_messages` wants them: of s_ki, of s_kj and of s_ij
+
+
+class Options(NamedTuple):
+    """What is not learnt."""
+
+    slope: float  # of the attention's LeakyReLU
+    scale: float = 1.0  # of the logits
+    values_of_jk: bool = False  # whether averages of s_jk are among the features
+    residual: bool = False  # whether the edge itself is
+
+
+class Saved(NamedTuple):
+    """What the forward kernels give in training."""
+
+    features: Float[Array, "sample node node feature"]  # c
+    record: Float[Array, "sample node node numbers"]  # of the attention: logits and their normaliser
+    winners: Int[Array, "sample node node 8"] | None  # of the maxima: the third nodes
+
+
+class Gradients(NamedTuple):
+    """What the backward kernels find."""
+
+    attention_terms: list[Array]  # of x_i, x_j and x_k, in this order
+    maxima_terms: list[Array]  # (sample, node, 24), if there are maxima
+    scalars: Array
+    weights: FeatureWeights
+
+
+def latent_features(
+    terms: Float[Array, "sample node terms"],
+    scalars: Float[Array, "sample node node scalar"],
+    weights: FeatureWeights,
+    options: Options,
+) -> Float[Array, "sample node node feature"]:
+    """c for all edges. The first of `terms` are x_i, x_j and x_k; with maxima the last 24 are theirs: those of k, i, j.
+
+    Arrays of several seeds come through `jax.vmap`.
+    """
+    return _features(terms, scalars, weights, options)
+
+
+def forward(terms: Array, scalars: Array, weights: FeatureWeights, options: Options) -> Array:
+    """c for all edges."""
+    maxima = []
+    if weights.maxima is not None:
+        maxima = triplet_messages.forward(terms, scalars, weights.maxima, save=False)
+    return _run("features_forward", terms, scalars, weights, maxima, options, ())[0]
+
+
+def forward_saving(terms: Array, scalars: Array, weights: FeatureWeights, options: Options) -> Saved:
+    """The same, with what the way back needs."""
+    maxima, winners = [], None
+    if weights.maxima is not None:
+        highest, winners = triplet_messages.forward(terms, scalars, weights.maxima, save=True)
+        maxima = [highest]
+    rows = ((*ROWS_READ, (4, "TIMED_maxima"))[: 2 + len(maxima)], ((0, "TIMED_features"), (1, "TIMED_record")))
+    features, record = _run("features_forward_saving", terms, scalars, weights, maxima, options, rows)
+    return Saved(features, record, winners)
+
+
+def _run(name: str, terms, scalars, weights, maxima: list[Array], options: Options, rows) -> list[Array]:
+    samples, n, _, num_scalars = scalars.shape
+    tiling = Tiling.of(n)
+    num_maxima = NUM_MAXIMA * len(maxima)
+    num_features = (1 + options.values_of_jk + options.residual) * num_scalars + num_maxima
+    macros = {
+        "N": n, "P": num_scalars, "SAMPLES": samples, "TERMS": terms.shape[-1], "SLOPE": float(options.slope),
+        "SCALE": float(options.scale), "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers,
+        "FEATURES": num_features, "VALUES_OF_JK": int(options.values_of_jk), "RESIDUAL": int(options.residual),
+        "MAXIMA": num_maxima,
+    }  # fmt: skip
+    shared = attention_bytes(n, num_scalars) + 4 * WARPS * 16 * 17
+    grid = (samples * tiling.receiver_blocks, 1)
+    kernel = Kernel("latent_features.cu", name, tuple(macros.items()), grid, shared, *rows)
+    outputs = [((samples, n, n, num_features), jnp.float32), ((samples, n, n, n + 1), jnp.float32)]
+    return kernel(terms, scalars, *weights.attention, *maxima, outputs=outputs[: 2 if rows else 1])
+
+
+def backward(
+    terms: Array, scalars: Array, weights: FeatureWeights, saved: Saved, d_features: Array, options: Options
+) -> Gradients:
+    num_scalars = scalars.shape[-1]
+    of_features = OfFeatures(saved.features, options.values_of_jk, options.scale)
+    d_nodes, d_scalars, d_attention = attention_backward(
+        terms, scalars, weights.attention, saved.record, d_features, options.slope, of_features
+    )
+    first = (1 + options.values_of_jk) * num_scalars
+    if options.residual:
+        d_scalars = d_scalars + d_features[..., first : first + num_scalars]
+        first += num_scalars
+    d_of_maxima, d_directions = [], None
+    if weights.maxima is not None and saved.winners is not None:
+        of_maxima, through_maxima, d_directions = triplet_messages.backward(
+            terms, scalars, weights.maxima, saved.winners, d_features, first
+        )
+        d_of_maxima, d_scalars = [of_maxima], d_scalars + through_maxima
+    return Gradients(d_nodes, d_of_maxima, d_scalars, FeatureWeights(d_attention, d_directions))
+
+
+def _forward(terms, scalars, weights, options):
+    saved = forward_saving(terms, scalars, weights, options)
+    saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
+    return saved.features, (terms, scalars, weights, saved)
+
+
+def _backward(options, residuals, d_features):
+    terms, scalars, weights, saved = residuals
+    out = backward(terms, scalars, weights, saved, d_features, options)
+    own = [*out.attention_terms, *out.maxima_terms]
+    others = jnp.zeros((*terms.shape[:2], terms.shape[-1] - sum(part.shape[-1] for part in own)))
+    d_terms = jnp.concatenate([*out.attention_terms, others, *out.maxima_terms], axis=-1)
+    return d_terms, out.scalars, out.weights
+
+
+_features: Any = jax.custom_vjp(forward, nondiff_argnums=(3,))
+_features.defvjp(_forward, _backward)

@@ -1,0 +1,92 @@
+"""A whole step of gated message passing over latents of edges, which decoders may read, too, in fused kernels."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
+
+from narkit.fused import latent_features, messages, update
+from narkit.fused.latent_features import FeatureWeights
+from narkit.fused.latent_features import Options as FeatureOptions
+from narkit.fused.messages import MessageWeights
+from narkit.fused.update import UpdateWeights
+from narkit.fused.weights import HIDDEN_SIZE as H
+from narkit.loops.deferred_gradients import SAVED, STACKED
+
+
+class StepWeights(NamedTuple):
+    """The parameters of one network."""
+
+    features: FeatureWeights
+    messages: MessageWeights  # of latents: three products, no attention
+    update: UpdateWeights
+
+
+class StepOptions(NamedTuple):
+    """What is not learnt."""
+
+    features: FeatureOptions
+    mean: bool  # whether the mean of the messages counts beside their maximum
+
+    @property
+    def messages(self) -> messages.Options:
+        return messages.Options(mean=self.mean)
+
+
+def latent_step(
+    terms: Float[Array, "sample node terms"],
+    scalars: Float[Array, "sample node node scalar"],
+    hidden: Float[Array, "sample node hidden"],
+    weights: StepWeights,
+    options: StepOptions,
+) -> tuple[Float[Array, "sample node hidden"], Float[Array, "sample node node feature"]]:
+    """The next hidden state of every node, and the features that latents of edges are made of.
+
+    `terms` has, side by side, what every node contributes: x_i, x_j and x_k to the attention; what it adds as the
+    receiver and as the sender of a message; to its update and to the gate; with maxima, 24 for those. Arrays of
+    several seeds come through `jax.vmap`.
+    """
+    return _step(terms, scalars, hidden, weights, options)
+
+
+def _primal(terms, scalars, hidden, weights, options):
+    features = latent_features.forward(terms, scalars, weights.features, options.features)
+    message, *mean = messages.forward(terms, features, weights.messages, options.messages)
+    return update.forward(message, terms, hidden, weights.update, *mean), features
+
+
+def _forward(terms, scalars, hidden, weights, options):
+    # A time loop keeps what is named so for its way back, in place of running the kernels once more.
+    keep = lambda values: jax.tree.map(lambda value: checkpoint_name(value, SAVED), values)  # noqa: E731
+    made = keep(latent_features.forward_saving(terms, scalars, weights.features, options.features))
+    sent = keep(messages.forward_saving(terms, made.features, weights.messages, options.messages))
+    result = keep(update.forward(sent.message, terms, hidden, weights.update, sent.mean))
+    return (result, made.features), (terms, scalars, hidden, weights, made, sent)
+
+
+def _backward(options, residuals, cotangents):
+    terms, scalars, hidden, weights, made, sent = residuals
+    d_result, d_given = cotangents
+    d_messages, d_last, d_hidden, d_gate, d_vectors = update.backward(
+        sent.message, terms, hidden, weights.update, d_result, sent.mean
+    )
+    d_first, d_features, d_message_weights = messages.backward(
+        terms, made.features, weights.messages, sent, d_messages, options.messages, d_given
+    )
+    out = latent_features.backward(terms, scalars, weights.features, made, d_features, options.features)
+    d_terms = jnp.concatenate([*out.attention_terms, *d_first, d_last, *out.maxima_terms], axis=-1)
+    d_terms = checkpoint_name(d_terms, STACKED)
+    on_message = jnp.einsum("bnh,bng->hg", sent.message, d_terms[..., 5 * H : 7 * H])
+    on_message = jnp.moveaxis(on_message.reshape(H, 2, H), 1, 0)
+    on_mean = None if sent.mean is None else jnp.einsum("bnh,bng->hg", sent.mean, d_terms[..., 5 * H : 6 * H])
+    no_gradient: Any = (None, None)
+    d_update = UpdateWeights(on_message, d_gate, d_vectors, no_gradient, no_gradient, on_mean)
+    return d_terms, out.scalars, d_hidden, StepWeights(out.weights, d_message_weights, d_update)
+
+
+_step: Any = jax.custom_vjp(_primal, nondiff_argnums=(4,))
+_step.defvjp(_forward, _backward)

@@ -1,0 +1,36 @@
+"""Edge latents by the few numbers that they are made of: `ReLU(m O + o)`, from those m of an edge to the hidden size.
+
+Kernels that read such latents make them themselves (`latent_pointer`, `edge_readout`), so nothing of the size n^2 times
+hidden is written. Triplet-GMPNN's m are the maxima of its triplets, eight per edge.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from narkit.fused.narrow_product import narrow_product
+
+MOST_FEATURES = 48
+"""Kernels hold them in registers; latents of more features are read as plain arrays."""
+
+MOST_SUMMED = 8  # features of products that are made as sums
+
+
+class NarrowLatents(NamedTuple):
+    """Edge latents `ReLU(m O + o)` by what they are made of."""
+
+    features: Float[Array, "sample node node feature"]  # m
+    weight: Float[Array, "feature hidden"]  # O
+    bias: Float[Array, " hidden"]  # o
+
+    def wide(self) -> Float[Array, "sample node node hidden"]:
+        """The latents themselves, in float32: features may be numbers that are compared with each other."""
+        if self.features.shape[-1] <= MOST_SUMMED:
+            product = narrow_product(self.features, self.weight)
+        else:
+            product = jnp.matmul(self.features, self.weight, precision=jax.lax.Precision.HIGHEST)
+        return jax.nn.relu(product + self.bias)

@@ -1,0 +1,170 @@
+"""TEAM with options by plain formulas, and in kernels: the next hidden state, the latents and gradients compared."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from narkit.fused import recognition
+from narkit.fused.latent_processor import FusedLatentStep
+from narkit.fused.narrow_latents import NarrowLatents
+from narkit.models.features import Bases, Basis, Scalars
+from narkit.models.processors.team import TEAM
+
+from .plain_step import difference
+
+H = 128
+OF_VALUES = 2e-2  # products are rounded to bfloat16, and what adds up to logits to half precision
+# Of gradients. One rectified number in a hundred falls on the other side of zero, and some messages are nearly equal.
+COSINE = 0.95
+LARGE = 0.05  # of the norm of all gradients together
+OF_FOLDING = 2e-4  # of the norm of a gradient: the same numbers in another order
+COUNTS = (3, 2)  # scalars of nodes and of the graph
+
+
+class Inputs(NamedTuple):
+    """What a step is a function of."""
+
+    processor: TEAM
+    bases: Bases
+    node: Array
+    edge: Array
+    graph: Array
+    hidden: Array
+
+    @property
+    def scalars(self) -> Scalars:
+        return Scalars.of(self.node, self.edge, self.graph)
+
+
+def draw(options: dict[str, Any], samples: int, num_nodes: int, num_scalars: int) -> tuple[Inputs, Any]:
+    """A processor, what it reads, and cotangents of its results."""
+    processor = TEAM(H, **options, key=jax.random.key(0))
+    # In a new network all third nodes count nearly the same, and gradients are mostly noise.
+    processor = eqx.tree_at(lambda p: p.attention.attention, processor, replace_fn=lambda a: 10 * a)
+    if processor.attention.learnt_scale is not None:
+        processor = eqx.tree_at(lambda p: p.attention.learnt_scale, processor, jnp.array([0.3, 0.9]))
+    rng = np.random.default_rng(num_nodes)
+    normal = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
+    bases = Bases(*(Basis(0.5 * normal(count, H), normal(H)) for count in (COUNTS[0], num_scalars, COUNTS[1])))
+    inputs = Inputs(
+        processor,
+        bases,
+        node=normal(samples, num_nodes, COUNTS[0]),
+        edge=normal(samples, num_nodes, num_nodes, num_scalars),
+        graph=normal(samples, COUNTS[1]),
+        hidden=normal(samples, num_nodes, H),
+    )
+    return inputs, (normal(samples, num_nodes, H), normal(samples, num_nodes, num_nodes, H))
+
+
+def everywhere(inputs: Inputs) -> Array:
+    """An adjacency, which TEAM does not read."""
+    return jnp.ones(inputs.edge.shape[:3], bool)
+
+
+def by_kernels(inputs: Inputs) -> tuple[Array, list[Array]]:
+    """The next hidden state, and the latents as messages and as output decoders get them, if decoders read any."""
+    bound = recognition.processor_binder(inputs.processor)(inputs.processor, inputs.bases)
+    assert isinstance(bound, FusedLatentStep)
+    next_hidden, latents = bound.with_latents(inputs.scalars, everywhere(inputs), inputs.hidden)
+    both = [latents, bound.edge_latents(inputs.scalars, inputs.hidden)]
+    return next_hidden, [narrow.wide() for narrow in both if isinstance(narrow, NarrowLatents)]
+
+
+def by_folded_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
+    """The same from what the kernels are given, by formulas that round nothing: see `latent_step`."""
+    bound = recognition.processor_binder(inputs.processor)(inputs.processor, inputs.bases)
+    assert isinstance(bound, FusedLatentStep)
+    nodes = bound.node_weights
+    (dense,) = nodes.dense
+    of_hidden = jnp.pad(inputs.hidden @ dense, ((0, 0), (0, 0), (nodes.offset.size - dense.shape[1], 0)))
+    terms = inputs.scalars.rows @ nodes.directions + nodes.offset + of_hidden
+    s = bound._edges(inputs.scalars)
+    options, (features, message, update) = bound._for_size(inputs.hidden.shape[1])
+    x_i, x_j, x_k, receive, send, from_node, from_gate = jnp.split(terms[..., : 7 * H], 7, axis=-1)
+    ij, ik, jk = (s @ directions for directions in features.attention.triplet)
+    t = (x_i[:, :, None] + x_j[:, None] + ij)[:, :, :, None] + (x_k[:, None] + ik)[:, :, None] + jk[:, None]
+    logits = jnp.where(t > 0, t, options.features.slope * t) @ features.attention.weights
+    alpha = jax.nn.softmax(options.features.scale * logits)
+    parts = [jnp.einsum("bijk,bikp->bijp", alpha, s)]
+    if options.features.values_of_jk:
+        parts.append(jnp.einsum("bijk,bjkp->bijp", alpha, s))
+    if options.features.residual:
+        parts.append(s)
+    if features.maxima is not None:
+        of_k, of_i, of_j = jnp.split(terms[..., 7 * H :], 3, axis=-1)
+        ki, kj, ij = (s @ directions for directions in features.maxima)
+        best = jnp.max((of_k[:, :, None] + ki)[:, :, :, None] + kj[:, :, None], axis=1)
+        parts.append(best + of_i[:, :, None] + of_j[:, None] + ij)
+    latents = jax.nn.relu(jnp.concatenate(parts, axis=-1) @ message.value + message.value_offset)
+    sent = latents @ message.products[0] + receive[:, None] + send[:, :, None]
+    sent = jax.nn.relu(sent) @ message.products[1] + message.biases[0]
+    sent = jax.nn.relu(sent) @ message.products[2] + message.biases[1]
+    received = sent.max(1)
+    before = from_node + received @ update.on_message[0]
+    if options.mean:
+        before = before + sent.mean(1) @ update.on_mean
+    rectified = jax.nn.relu(before)
+    centred = rectified - rectified.mean(-1, keepdims=True)
+    normal = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
+    scale, offset, gate_bias = update.vectors
+    openness = jax.nn.sigmoid(jax.nn.relu(from_gate + received @ update.on_message[1]) @ update.gate + gate_bias)
+    next_hidden = openness * (normal * scale + offset) + (1 - openness) * inputs.hidden
+    return next_hidden, [latents, latents] if bound.shows_latents else []
+
+
+def by_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
+    bound = inputs.processor.bind(inputs.bases)
+    next_hidden, latents = jax.vmap(bound.with_latents)(inputs.scalars, everywhere(inputs), inputs.hidden)
+    return next_hidden, [] if latents is None else [latents, latents]
+
+
+def _run(function: Any, inputs: Inputs, cotangents: Any, device: Any = None) -> tuple[Any, Any]:
+    """The results, and the gradients of a function of them."""
+    parts, static = eqx.partition(inputs, eqx.is_inexact_array)
+
+    def loss(parts: Any, cotangents: Any) -> tuple[Array, Any]:
+        next_hidden, latents = function(eqx.combine(parts, static))
+        of_latents = sum((jnp.sum(part * cotangents[1]) for part in latents), jnp.zeros(()))
+        return jnp.sum(next_hidden * cotangents[0]) + 0.1 * of_latents, (next_hidden, latents)
+
+    arguments = (parts, cotangents) if device is None else jax.device_put((parts, cotangents), device)
+    with jax.default_matmul_precision("highest"):
+        (_, results), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(*arguments)
+    return results, gradients
+
+
+def assert_folding_is_exact(options: dict[str, Any], num_nodes: int, num_scalars: int) -> None:
+    """What kernels are given says the same as the parameters of the plain processor."""
+    inputs, cotangents = draw(options, 2, num_nodes, num_scalars)
+    ours, expected = (_run(function, inputs, cotangents) for function in (by_folded_formulas, by_formulas))
+    paths = jax.tree_util.tree_leaves_with_path(expected)
+    total = np.sqrt(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(expected[1])))
+    for (path, want), have in zip(paths, jax.tree.leaves(ours), strict=True):
+        allowed = OF_FOLDING * max(float(np.linalg.norm(want)), 1e-3 * total)
+        assert float(np.linalg.norm(have - want)) < allowed, jax.tree_util.keystr(path)
+
+
+def assert_equal_to_plain(options: dict[str, Any], samples: int, num_nodes: int, num_scalars: int, device: Any) -> None:
+    """By the kernels where JAX computes by default, and by plain formulas on a device."""
+    inputs, cotangents = draw(options, samples, num_nodes, num_scalars)
+    ours, our_gradients = _run(by_kernels, inputs, cotangents)
+    expected, gradients = _run(by_formulas, inputs, cotangents, device)
+    for have, want in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        assert difference(have, want) < OF_VALUES
+    total = np.sqrt(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradients)))
+    paths = jax.tree_util.tree_leaves_with_path(gradients)
+    compared = 0
+    for (path, want), have in zip(paths, jax.tree.leaves(our_gradients), strict=True):
+        norm, our_norm = float(np.linalg.norm(want)), float(np.linalg.norm(have))
+        if norm > LARGE * total:
+            cosine = float(np.vdot(have, want)) / (norm * our_norm)
+            assert cosine > COSINE and abs(our_norm / norm - 1) < 0.15, (jax.tree_util.keystr(path), cosine)
+            compared += 1
+    assert compared > 5

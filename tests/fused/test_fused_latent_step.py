@@ -1,0 +1,23 @@
+"""The fused kernels of a step over latents, compiled for the CPU, equal plain formulas: values and gradients."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from .emulation import emulated, needs_compiler
+from .plain_latent_step import Case, assert_equal_to_plain
+
+pytestmark = needs_compiler
+
+CASES = [Case(4, 2), Case(7, 6, scale=0.7), Case(13, 2, values_of_jk=False), Case(20, 12, mean=False)]
+SLOW = [
+    Case(2, 1), Case(4, 12), Case(7, 2, residual=False), Case(13, 12), Case(16, 6), Case(16, 3, maxima=False),
+    Case(20, 2), Case(33, 6, scale=1.3), Case(11, 1, values_of_jk=False, residual=False, maxima=False, mean=False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)], ids=str)
+def test_step_equals_plain_formulas(case: Case) -> None:
+    with emulated():
+        assert_equal_to_plain(2, 1 if case.num_nodes > 8 else 2, case, jax.devices()[0])
