@@ -155,7 +155,7 @@ def test_a_head_that_is_lost(
 ) -> None:
     """The sweep ends with one line, and the cells are free for the next."""
     head = new_head()
-    endless = ["steps=1000000" if word.startswith("steps=") else word for word in long_arguments]
+    endless = ["steps=20000" if word.startswith("steps=") else word for word in long_arguments]
     arguments = [*endless, "--on", "ray", "--address", head.address]
     with start(arguments, tmp_path, program_cache) as process:
         wait_for(process, " training")

@@ -91,7 +91,7 @@ def test_such_a_machine_that_joins_later_stops_the_sweep(
     """No cell is marked as failed, since it is not the cells that are wrong."""
     node = {**NODE, "env_vars": make(tmp_path / "node")}
     log = Log(lambda cell: cluster.add_node(**node))
-    cells = tiny_cells(steps=100_000, validate_every=1000)
+    cells = tiny_cells(steps=20_000, validate_every=500)
     outcome = sweep(cells, tmp_path / "out", cluster.address, log)
     assert outcome.cannot_go_on and not outcome.failed and not outcome.finished
     assert any(text.startswith("Error: ") and named.format(**software.describe()) in text for text in log.told)
