@@ -12,11 +12,12 @@ from narkit.spec import Stage, stage_of
 from narkit.training.presets import number_of_seeds, preset
 from narkit.training.progress import Divergence, Point, Timings
 from narkit.training.record import Chosen, RunRecord
-from narkit.training.rules import RAW, Rule
+from narkit.training.rules import AVERAGED, RAW, Rule
 from narkit.training.rules import rules as rules_of
 from narkit.training.selection import Selection, Validated
 
 OFFSETS = {"id": 0.0, "ood": 1.0, "id_first": -4.0, "ood_first": -2.0, "last": -1.0}
+OFFSETS |= {"id_average": 2.0, "ood_average": 3.0, "last_average": 2.5}
 """What a rule adds to the score of a made-up run, in percent."""
 
 
@@ -41,7 +42,8 @@ def _make_record(
     deviations = spread * np.linspace(-2, 2, count)
     outputs = stage_of(ALGORITHMS[algorithm].spec, Stage.OUTPUT)
     hints = [name for name, probe in ALGORITHMS[algorithm].transformed_spec.items() if probe.stage is Stage.HINT]
-    curve = [_point(step, score, deviations, [v.name for v in config.validations]) for step in steps]
+    names = [v.name for v in config.validations]
+    curve = [_point(step, score, deviations, names, config.averages) for step in steps]
     lost = [Divergence(config.seeds[-1], 4321, algorithm, 16)] if diverged else []
     test = {
         rule: [
@@ -79,14 +81,16 @@ def _selected(rules: Mapping[str, Rule], curve: list[Point], lost: np.ndarray) -
     selection = Selection.start(rules, nothing)
     for point in curve:
         parts = [{name: np.array(row) for name, row in part.items()} for part in point.of(RAW)]
-        selection.update(point.step, {RAW: Validated(nothing, *parts)}, ~lost | (point.step <= 4321))
+        validated = dict.fromkeys((RAW, AVERAGED), Validated(nothing, *parts))  # both score the same
+        selection.update(point.step, validated, ~lost | (point.step <= 4321))
     return {rule: Chosen(selection.steps[rule], selection.scores[rule]) for rule in rules}
 
 
-def _point(step: int, score: float, deviations: np.ndarray, names: list[str]) -> Point:
+def _point(step: int, score: float, deviations: np.ndarray, names: list[str], averages: bool) -> Point:
     learnt = 1 - np.exp(-step / 1500)
     scores = {name: np.clip((score + 2 * deviations) / 100 * learnt, 0, 1).tolist() for name in names}
-    return Point(step, (1.2 - learnt + 0 * deviations).tolist(), scores, scores)
+    averaged = (scores, scores) if averages else ({}, {})
+    return Point(step, (1.2 - learnt + 0 * deviations).tolist(), scores, scores, *averaged)
 
 
 def _write_grid(

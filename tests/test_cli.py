@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes, and that mistakes end in one clear line and exit code 2."""
 
+import dataclasses
 import io
 import json
 import re
@@ -20,6 +21,7 @@ from narkit.cli.show import print_run
 from narkit.data.execution import random_run
 from narkit.interop import tables
 from narkit.report.picture import draw
+from narkit.training.presets import IN_WORDS, PRESETS
 
 COMMANDS = [
     ["list"], ["data", "show"], ["data", "export"], ["bench", "data"], ["train"], ["eval"], ["report"], ["demo"],
@@ -99,6 +101,34 @@ def test_lists_for_machines() -> None:
     assert bfs["typical_steps"] == TYPICAL_LENGTHS["bfs"] and bfs["summary"].startswith("Breadth-first")
     names = [entry["name"] for entry in json.loads(narkit_command("list", "processors", "--json").output)]
     assert names == list(narkit.PROCESSORS)
+
+
+def test_one_preset_has_every_setting() -> None:
+    paper = json.loads(narkit_command("list", "presets", "paper", "--json").output)
+    fields = {field.name for field in dataclasses.fields(narkit.TrainConfig)}
+    assert set(paper["settings"]) >= fields - {"algorithms", "rules"}
+    assert paper["settings"]["steps"] == 10_000 and paper["settings"]["hidden_size"] == 128  # also what is the default
+    output = narkit_command("list", "presets", "paper").output
+    assert "The protocol of Jung & Ahn (2023)" in output and re.search(r"^ +hidden_size +128 *$", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("what", "name", "expected"), [
+    ("algorithms", "bfs", "nodes reached so far (node, mask)"),
+    ("processors", "team_plus", "both_directions"),
+    ("systems", "triplet_gmpnn_ood_val", "Triplet-GMPNN + OOD val"),
+    ("rules", "ood_average", "averaged"),
+])  # fmt: skip
+def test_one_of_each_list_is_told_in_80_columns(what: str, name: str, expected: str) -> None:
+    result = CliRunner().invoke(app, ["list", what, name], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    assert max(len(line.rstrip()) for line in result.output.splitlines()) <= 80 and "…" not in result.output
+    assert expected in " ".join(result.output.split())
+
+
+def test_every_preset_is_told_in_words() -> None:
+    assert set(IN_WORDS) == set(PRESETS)
+    summaries = [entry["summary"] for entry in json.loads(narkit_command("list", "processors", "--json").output)]
+    assert all(summaries) and len(set(summaries)) == len(summaries)  # no two processors are told alike
 
 
 def test_typical_lengths_are_those_measured() -> None:
@@ -205,6 +235,7 @@ def test_export_gives_usual_permissions(tmp_path: Path) -> None:
         (["data", "export", "bfs", "--size", "1", "--out", "x.npz"], "expected a size of at least 2, got 1"),
         (["data", "export", "bfs", "--count", "0", "--out", "x.npz"], "expected at least 1 sample"),
         (["list", "processor"], "did you mean 'processors'?"),
+        (["list", "presets", "papr"], "no preset is named 'papr'; did you mean 'paper'?"),
         (["bench", "data", "--sizes", "16;64"], "such as 16,64; got '16;64'"),
         (["bench", "data", "--algorithms", "bfs,dijkstr"], "did you mean 'dijkstra'?"),
         (["bench", "data", "--reference-python", "no_such_python"], "give a Python that has dm-clrs"),

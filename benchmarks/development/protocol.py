@@ -22,6 +22,7 @@ from narkit.fused import formulas
 from narkit.loops.time_loop import choose
 from narkit.models import predictions, unrolling
 from narkit.models.encoders import as_values
+from narkit.spec import Kind
 from narkit.training.config import Validation
 from narkit.training.programs import Programs
 
@@ -30,7 +31,8 @@ from narkit.training.programs import Programs
 class Arm:
     """How hints and hidden states go from step to step."""
 
-    hints: str = "soft"  # soft | hard | through: hard, with the gradient of soft ones
+    hints: str = "soft"  # soft | hard | through: hard, with the gradient of soft ones | sharp: logits times `sharpness`
+    sharpness: float = 2.0  # in between: hard only where the network is sure, with the gradient of soft ones
     gradient: float = 0.5  # factor of the gradient through hints
     forgets: bool = False  # whether a step reads zeros in place of the hidden state
     gate: float = -3.0  # where the bias of the gate starts
@@ -57,6 +59,10 @@ ARMS = {
     "team_through": Arm("through", processor="team"),
     "plus": PLUS,
     "plus_through": dataclasses.replace(PLUS, hints="through"),
+    "plus_sharp": dataclasses.replace(PLUS, hints="sharp"),
+    "plus_sharp4": dataclasses.replace(PLUS, hints="sharp", sharpness=4.0),
+    "plus_inputs_sharp": dataclasses.replace(PLUS, hints="sharp", options=(("reads", "inputs"),)),
+    "plus_inputs_no_mean": dataclasses.replace(PLUS, options=(("reads", "inputs"), ("mean", False))),
     "plus_forget": dataclasses.replace(PLUS, forgets=True, options=(("reads", "inputs"),)),
     "plus_through_forget": dataclasses.replace(PLUS, hints="through", forgets=True, options=(("reads", "inputs"),)),
     "plus_inputs": dataclasses.replace(PLUS, options=(("reads", "inputs"),)),
@@ -106,7 +112,12 @@ def install(arm: Arm) -> None:
         soft = self.form.complete(made, data.inputs, revised(predictions.soften, self.form.missing(made, logits)))
         if arm.hints == "soft":
             return soft
+        if arm.hints == "sharp":
+            hard = self.form.of(data.inputs, revised(sharpened, logits))
         return jax.tree.map(lambda s, h: s + jax.lax.stop_gradient(h - s), soft, hard)
+
+    def sharpened(probe, logits):
+        return predictions.soften(probe, logits if probe.kind is Kind.SCALAR else arm.sharpness * logits)
 
     unrolling.Step.__call__ = call
 

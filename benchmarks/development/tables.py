@@ -1,4 +1,7 @@
-"""Writes the tables of docs/beyond.md from the lines in results/development: `python benchmarks/development/tables.py`.
+"""Writes the tables of docs/beyond.md from what lies in results/development: `python benchmarks/development/tables.py`.
+
+There are lines that the scripts here wrote, and records of the preset `development` that `narkit sweep --preset
+development --out results/development/ARM` wrote, where ARM is what the arm is called here.
 
 `--check` writes nothing and fails if the document is not what the results say.
 """
@@ -19,9 +22,31 @@ COLUMNS = {
 }
 
 
+FOLDER = ROOT / "results" / "development"
+RULES = {"sel_raw": "ood", "sel_average": "ood_average", "last_a9": "last_average"}  # what the columns are in records
+INSTANCES = "dev"  # the set that development runs are scored on
+
+
 def lines(pattern: str) -> list[dict]:
-    files = sorted((ROOT / "results" / "development").glob(pattern))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [json.loads(line) for file in sorted(FOLDER.glob(pattern)) for line in file.read_text().splitlines()]
+
+
+def records() -> list[dict]:
+    return [of_record(path) for path in sorted(FOLDER.glob("*/*/*.json"))]
+
+
+def of_record(path: Path) -> dict:
+    """A record as a line: results/development/ARM/SYSTEM/ALGORITHM.json."""
+    record = json.loads(path.read_text())
+    scored = record["scored"][INSTANCES][path.stem]
+    timings = record["timings"]
+    return {
+        "algorithm": path.stem,
+        "arm": path.parts[-3],
+        "steps": record["steps"],
+        "score": {kind: [100 * seed["score"] for seed in scored[rule]] for kind, rule in RULES.items()},
+        "seconds": {"setup": timings["compiling"], "training": timings["training"] + timings["validating"]},
+    }
 
 
 def cell(values: list[float]) -> str:
@@ -35,13 +60,14 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def development_runs() -> str:
-    """Those of `run.py`: a line for each run."""
+    """Those of `run.py`, and of the library by its preset `development`: a line for each run."""
     head = ["algorithm", "arm", "steps", *COLUMNS.values(), "largest gradient", "seconds"]
     rows = []
-    for line in sorted(lines("2026-*.jsonl"), key=lambda line: (line["algorithm"], line["arm"])):
+    for line in sorted(lines("2026-*.jsonl") + records(), key=lambda line: (line["algorithm"], line["arm"])):
         scores = [cell(line["score"][kind]) if kind in line["score"] else "" for kind in COLUMNS]
         seconds = line["seconds"]["setup"] + line["seconds"]["training"]
-        rest = [f"{line['gradient_norm']['largest']:.0f}", f"{seconds:.0f}"]
+        largest = f"{line['gradient_norm']['largest']:.0f}" if "gradient_norm" in line else ""
+        rest = [largest, f"{seconds:.0f}"]
         rows.append([line["algorithm"], f"`{line['arm']}`", str(line["steps"]), *scores, *rest])
     return table(head, rows)
 

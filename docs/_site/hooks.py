@@ -14,6 +14,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 FALLBACK = "Guides"
+WIDE = ("results.md",)  # whose tables need the room of the table of contents
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -27,7 +28,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             section[title] = [page for page in pages if next(iter(page.values())) in known]
     listed = {page for section in nav for page in _pages(section)}
     fallback = next(section for section in nav if FALLBACK in section)
-    fallback[FALLBACK] += [{_title(page): page} for page in sorted(known - listed) if not page.startswith("measured/")]
+    unlisted = sorted(page for page in known - listed if not page.startswith("measured/"))
+    fallback[FALLBACK] += [{links.title(ROOT / "docs" / page) or page: page} for page in unlisted]
     algorithms = next(section for section in nav if next(iter(section.values())) == algorithm_pages.INDEX)
     algorithms[next(iter(algorithms))] = [algorithm_pages.INDEX, *algorithm_pages.navigation()]
     config.nav = nav
@@ -37,12 +39,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def _pages(section: dict) -> list[str]:
     (pages,) = section.values()
     return [pages] if isinstance(pages, str) else [next(iter(page.values())) for page in pages]
-
-
-def _title(page: str) -> str:
-    """The first heading of a page that nobody listed."""
-    lines = (ROOT / "docs" / page).read_text().splitlines()
-    return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), page)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -60,6 +56,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) -> str:
     """Links into the repository lead to the site's own pages, or become plain text."""
     uri = page.file.src_uri
+    if uri in WIDE:
+        page.meta["hide"] = ["toc"]
     source = links.from_elsewhere(ROOT).get(uri, posixpath.join("docs", uri))
     return links.for_the_site(markdown, source, uri, ROOT)
 

@@ -41,6 +41,8 @@ def for_the_site(markdown: str, source: str, uri: str, root: Path) -> str:
         else:
             named = f"`{place}`"
             return named if text.strip("`") in (place, posixpath.basename(place)) else f"{text} ({named})"
+        if text.strip("`").endswith(".md"):  # in the repository a page is called by its file, here by its title
+            text = title(root / place) or text
         address = posixpath.relpath(address, posixpath.dirname(uri) or ".")
         return f"[{text}]({address}{'#' + anchor if anchor else ''})"
 
@@ -49,3 +51,9 @@ def for_the_site(markdown: str, source: str, uri: str, root: Path) -> str:
         fenced ^= bool(FENCE.match(line))
         lines.append(line if fenced else LINK.sub(lead, line))
     return "\n".join(lines)
+
+
+def title(path: Path) -> str | None:
+    """The first heading of a document; None where it has none."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), None)

@@ -14,7 +14,7 @@ PAGES = (PYTHON, COMMANDS)
 
 # Where a public name stands. What is in no list comes last, so that nothing is ever missing.
 TOPICS = {
-    "Ask a trained network": ["solve", "load", "Answer"],
+    "Ask a trained network": ["solve", "load", "solve.Answer"],
     "Data": ["ALGORITHMS", "run", "load_split", "sample", "transform", "Batch", "TrainingStream"],
     "Networks": [
         *("Reasoner", "predict", "Predictions", "evaluate", "TripletEdgeAttention"),
@@ -23,6 +23,8 @@ TOPICS = {
     "Training": ["train", "TrainConfig", "RunRecord", "Rule", "System"],
     "Your own algorithms": ["algorithm", "node", "edge", "graph", "constant", "Probe", "Stage", "Location", "Kind"],
 }
+# The package narkit.solve can be called, so what stands in it is no name of narkit's own.
+ELSEWHERE = {"solve": "narkit.solve.running", "solve.Answer": "narkit.solve.answer"}
 OTHERS = {
     "Other frameworks": [
         *("narkit.interop.torch.dataset", "narkit.interop.torch.Trajectories"),
@@ -39,7 +41,7 @@ def pages() -> dict[str, str]:
 
 def python_page() -> str:
     """Directives for mkdocstrings, topic by topic."""
-    places = dict(narkit._MODULES)
+    places = {**narkit._MODULES, **ELSEWHERE}
     lines = [
         "# Python",
         "",
@@ -53,7 +55,7 @@ def python_page() -> str:
         if present:
             lines += [f"## {topic}", ""]
         for name in present:
-            lines += _directive(f"{places[name]}.{name}", f"narkit.{name}")
+            lines += _directive(f"{places[name]}.{name.rpartition('.')[2]}", f"narkit.{name}")
     for topic, names in OTHERS.items():
         lines += [f"## {topic}", ""]
         for name in names:

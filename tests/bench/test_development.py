@@ -1,5 +1,6 @@
 """The development runs behind docs/beyond.md: its table is what the results say, and a run can be repeated."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -19,6 +20,20 @@ def call(*arguments: str | Path) -> subprocess.CompletedProcess:
 
 def test_the_table_is_what_the_results_say():
     assert call(SCRIPTS / "tables.py", "--check").returncode == 0
+
+
+def test_records_are_lines_of_the_table(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    tables = importlib.import_module("tables")
+    scores = {rule: [{"score": 0.5}, {"score": 0.7}] for rule in ("ood", "ood_average", "last_average")}
+    timings = dict.fromkeys(("compiling", "training", "validating"), 2.0)
+    record = {"scored": {"dev": {"bfs": scores}}, "steps": 2000, "timings": timings}
+    path = tmp_path / "no_mean" / "team_plus" / "bfs.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(record))
+    monkeypatch.setattr(tables, "FOLDER", tmp_path)
+    row = "| bfs | `no_mean` | 2000 | 60.0 ± 14.1 (2) | 60.0 ± 14.1 (2) | 60.0 ± 14.1 (2) |  |  | 6 |"
+    assert row in tables.development_runs()
 
 
 @pytest.mark.slow

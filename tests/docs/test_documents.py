@@ -24,7 +24,8 @@ INLINE = re.compile(r"`(?:[A-Z_]+=\S+ )*(narkit [^`]+)`")
 def code_of(text: str) -> str:
     """What stands between fences, and indented lines."""
     fenced = "".join(f"{block}\n" for block in text.split("```")[1::2])
-    return fenced + "\n".join(line for line in text.splitlines() if line.startswith("    "))
+    code = fenced + "\n".join(line for line in text.splitlines() if line.startswith("    "))
+    return re.sub(r"\s*\\\n\s*", " ", code)  # a command may go on in the next line
 
 
 def lines_of_commands() -> list[tuple[str, str]]:
@@ -115,3 +116,22 @@ def test_scripts_have_the_options_that_they_are_called_with() -> None:
             for option in re.findall(r"--[\w-]+", arguments):
                 assert f'add_argument("{option}"' in scripts[script], f"{script} {option}"
     assert called == {script for script, text in scripts.items() if "def main(" in text}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_lists_stand_apart(name: str) -> None:
+    """The site's Markdown takes a list that follows a line of text for a part of it; other readers do not."""
+    fenced, before = False, ""
+    for line in TEXTS[name].splitlines():
+        fenced ^= line.startswith("```")
+        starts = re.match(r"([-*]|\d+\.) ", line) and not re.match(r"([-*]|\d+\.) |\s", before)
+        assert fenced or not starts or not before.strip(), f"put an empty line before: {line}"
+        before = line
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_code_fits_the_site(name: str) -> None:
+    """A page 1400 pixels wide shows 120 letters of code; commands may be broken, comments may stand above them."""
+    for block in TEXTS[name].split("```")[1::2]:
+        for line in block.splitlines():
+            assert len(line) <= 120, line

@@ -4,12 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 import narkit
 
 ROOT = Path(__file__).parents[2]
-# These have tests of their own, since what they show becomes files or takes minutes; that about kernels needs a GPU.
-ELSEWHERE = {"adding_an_algorithm.md", "models.md", "training.md", "reporting.md", "kernels.md"}
+# These have tests of their own, since what they show becomes files or takes minutes.
+ELSEWHERE = {"adding_an_algorithm.md", "models.md", "training.md", "reporting.md"}
+SLOW = {"kernels.md"}  # counts the steps of all thirty algorithms
 BLOCK = re.compile(r"^```python(?P<options>[^\n]*)\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
 NEEDS_TORCH = 'title="needs torch"'
 
@@ -19,9 +21,13 @@ def blocks(path: Path, *, torch: bool) -> list[str]:
     return [match["code"] for match in found if (NEEDS_TORCH in match["options"]) == torch]
 
 
-def pages(*, torch: bool) -> list[str]:
+def pages(*, torch: bool) -> list[ParameterSet]:
     documents = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in ELSEWHERE]
-    return [path.relative_to(ROOT).as_posix() for path in documents if blocks(path, torch=torch)]
+    found = [path for path in documents if blocks(path, torch=torch)]
+    slow = pytest.mark.slow
+    return [
+        pytest.param(path.relative_to(ROOT).as_posix(), marks=[slow] if path.name in SLOW else []) for path in found
+    ]
 
 
 @pytest.fixture
@@ -51,7 +57,20 @@ def test_python_runs_with_torch(page: str, folder: Path) -> None:
 
 
 def test_there_are_pages_to_run() -> None:
-    assert {"docs/getting_started.md", "docs/guides/your_data.md", "docs/concepts/reasoner.md"} <= set(
-        pages(torch=False)
-    )
-    assert pages(torch=True) == ["docs/guides/other_frameworks.md"]
+    plain, torch = ([page.values[0] for page in pages(torch=torch)] for torch in (False, True))
+    expected = {"docs/getting_started.md", "docs/guides/your_data.md", "docs/concepts/reasoner.md", "docs/kernels.md"}
+    assert expected <= set(plain) and torch == ["docs/guides/other_frameworks.md"]
+
+
+def test_what_runs_elsewhere_does() -> None:
+    """The pages that are left out here are read by another test."""
+    tests = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)}
+    for name in ELSEWHERE:
+        assert any(f'"{name}"' in text or f"docs/{name}" in text for text in tests.values()), name
+
+
+def test_every_block_of_python_is_marked_as_such() -> None:
+    """A block without a language that looks like Python would run nowhere."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        for language, code in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE):
+            assert language or not re.search(r"^(import|from) \w+", code, re.MULTILINE), f"{path.name}: {code[:60]}"

@@ -27,8 +27,21 @@ def test_python_examples_run(
 
 def test_it_is_short_and_says_every_term_once() -> None:
     assert len(README.splitlines()) <= 200
-    for term in ("CLRS-30", "trajectory", "probe", "hints", "out of distribution", "TEAM", "TEAM+"):
-        assert README.count(f"**{term}**") == 1, term
+    words = " ".join(README.split())
+    terms = ("CLRS-30", "trajectory", "probe", "hints", "out of distribution", "TEAM", "TEAM+")
+    for term in (*terms, "Triplet Edge Attention (TEA)"):
+        assert words.count(f"**{term}**") == 1, term
+
+
+def test_it_goes_from_what_it_is_to_where_to_read_on() -> None:
+    picture, *headings = re.findall(r"^(?:## (.*)|!\[.*)$", README, re.MULTILINE)
+    assert picture == ""  # before the first heading
+    assert [heading for heading in headings if heading][:5] == [
+        *("For whom, for what", "Install, and a first answer", "The two commands", "Results", "Beside other software"),
+    ]
+    assert "Citing" in headings
+    example = README.split("```python\n")[1].split("```")[0]
+    assert len(example.splitlines()) <= 10 and ".save(" in example  # ends in something to look at
 
 
 def test_make_targets_exist() -> None:

@@ -43,6 +43,7 @@ def test_links_lead_to_the_sites_own_pages(machinery: None) -> None:
     assert links.for_the_site("[p](docs/training.md)", "CONTRIBUTING.md", "contributing.md", ROOT) == "[p](training.md)"
     fenced = "```\n[a](../benchmarks/LOG.md)\n```"
     assert links.for_the_site(fenced, "docs/x.md", "x.md", ROOT) == fenced
+    assert links.for_the_site("[sweeps.md](sweeps.md)", "docs/x.md", "x.md", ROOT) == "[Sweeps](sweeps.md)"
     assert links.for_the_site("[the code](../src/narkit/spec.py)", "docs/x.md", "x.md", ROOT) == (
         "the code (`src/narkit/spec.py`)"
     )
@@ -51,7 +52,7 @@ def test_links_lead_to_the_sites_own_pages(machinery: None) -> None:
 def test_the_reference_names_everything(machinery: None) -> None:
     reference = importlib.import_module("reference_pages")
     page = reference.python_page()
-    for name in narkit._MODULES:
+    for name in (*narkit._MODULES, "solve", "solve.Answer"):
         assert f"heading: narkit.{name}\n" in page
     commands = reference.command_page()
     for words in ("narkit train", "narkit data export", "narkit sweep", "narkit report"):
@@ -135,6 +136,8 @@ LOOK = """return {
   wide: document.documentElement.scrollWidth > innerWidth,
   asked: [location.href, ...performance.getEntriesByType("resource").map(each => each.name)],
   pictures: [...document.images].map(image => image.naturalWidth),
+  cut: [...document.querySelectorAll("article pre > code")].filter(code => code.scrollWidth > code.clientWidth + 1)
+    .map(code => code.textContent.trim().slice(0, 60)),
   dark: getComputedStyle(document.body).backgroundColor !== "rgb(255, 255, 255)",
 }"""
 
@@ -142,17 +145,20 @@ LOOK = """return {
 @pytest.mark.site
 @pytest.mark.browser
 def test_a_browser_asks_nobody_else(site: Path, address: str, browser: Chromium) -> None:
-    """Every page is opened; all that it asks for comes from the site, and nothing is missing."""
-    browser.look(1400)
+    """Every page is opened, wide and narrow; it asks for nothing outside the site, and nothing is missing or cut."""
     for page in sorted(site.rglob("*.html")):
         name = page.relative_to(site).as_posix()
         if name == "404.html":
             continue
+        browser.look(1400)
         browser.visit(f"{address}/{name}")
         found = browser.do(LOOK)
+        assert found["cut"] == [], name
         asked = [url for url in found["asked"] if not url.startswith(("data:", "blob:"))]
         assert asked and all(url.startswith(address) for url in asked), (name, asked)
         assert all(found["pictures"]) and not found["wide"], name
+        browser.look(400)
+        assert not browser.do(LOOK)["wide"], name
         assert browser.errors() == [], name
 
 

@@ -1,9 +1,11 @@
-"""The names that the Python in docs/training.md uses exist, and presets and files are described."""
+"""The Python in docs/training.md names what there is and runs (marker `slow`); presets and files are described."""
 
 import ast
 import dataclasses
 import re
 from pathlib import Path
+
+import pytest
 
 import narkit
 from narkit.training.presets import PRESETS
@@ -14,9 +16,10 @@ TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 
 
 def test_python_names_what_there_is() -> None:
-    code, configuration, callback = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    code, configuration, scored, callback = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     names: dict = {}
-    exec(configuration, names)  # what makes configurations only is run
+    exec(scored, names)  # what makes configurations only is run
+    exec(configuration, names)
     assert list(rules(names["config"])) == ["ood_average", "ood_first", "last"]
     exec(callback.rpartition("narkit.train(")[0], names)
     methods = {name for name in vars(names["PrintScores"]) if name.startswith("on_")}
@@ -33,3 +36,15 @@ def test_python_names_what_there_is() -> None:
 def test_presets_and_files_are_described() -> None:
     for name in (*PRESETS, CONFIG, METRICS, RECORD, LOCK, f"{CHECKPOINTS}/"):
         assert f"`{name}`" in TEXT
+
+
+@pytest.mark.slow
+def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All blocks, one after the other, with fewer steps of a narrower network."""
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for code in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+        exec(compile(code.replace("steps=200", "steps=2, hidden_size=4"), "docs/training.md", "exec"), names)
+    assert (tmp_path / "bfs.safetensors").exists()
+    assert narkit.RunRecord.load(tmp_path / "runs/bfs-quick").config.steps == 2
+    assert "done after" in capsys.readouterr().out

@@ -55,10 +55,12 @@ class Case(NamedTuple):
     maxima: bool = True
     mean: bool = True
     scale: float = 1.0
+    gated: bool = True
+    norm: bool = False
 
     @property
     def options(self) -> StepOptions:
-        return StepOptions(Options(SLOPE, self.scale, self.values_of_jk, self.residual), self.mean)
+        return StepOptions(Options(SLOPE, self.scale, self.values_of_jk, self.residual), self.mean, self.norm)
 
     @property
     def num_features(self) -> int:
@@ -78,13 +80,14 @@ def draw(seeds: int, samples: int, case: Case) -> tuple[Problem, Any]:
     maxima = normal(3, num_scalars, NUM_MAXIMA) if case.maxima else None
     value = normal(case.num_features, H, scale=case.num_features**-0.5)
     problem = Problem(
-        terms=normal(samples, n, 7 * H + 3 * NUM_MAXIMA * case.maxima),
+        terms=normal(samples, n, (6 + case.gated) * H + 3 * NUM_MAXIMA * case.maxima),
         scalars=normal(samples, n, n, num_scalars),
         hidden=normal(samples, n, H),
         features=FeatureWeights(attention, maxima),
         message=(None, value, normal(H), jnp.stack([square() for _ in range(3)], axis=1), normal(2, H)),
         update=(
-            jnp.stack([square(), square()], axis=1), square(), normal(3, H), *([square()] if case.mean else []),
+            jnp.stack([square(), square()][: 1 + case.gated], axis=1), square() if case.gated else None,
+            normal(2 + case.gated, H), *([square()] if case.mean else []),
         ),
     )  # fmt: skip
     return problem, (normal(samples, n, H), normal(samples, n, n, case.num_features))
@@ -116,7 +119,7 @@ def plain_features(case: Case, terms: Array, s: Array, weights: FeatureWeights) 
     if case.residual:
         parts.append(s)
     if weights.maxima is not None:
-        of_k, of_i, of_j = jnp.split(terms[..., 7 * H :], 3, axis=-1)
+        of_k, of_i, of_j = jnp.split(terms[..., -3 * NUM_MAXIMA :], 3, axis=-1)
         ki, kj, ij = (s @ directions for directions in weights.maxima)
         m = of_k[:, :, None, None] + ki[:, :, :, None] + kj[:, :, None]  # (k, i, j)
         # Not by `max`, whose gradient compares with numbers that the compiler may have rounded otherwise.
@@ -138,22 +141,40 @@ product_of_halves.defvjp(
 )
 
 
+@jax.custom_vjp
+def normalised(x: Array) -> Array:
+    """Rows of mean zero and variance one; the way back reads them rounded."""
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
+
+
+def _pull_through_norm(x: Array, d: Array) -> tuple[Array]:
+    spread = jax.lax.rsqrt(jnp.var(x, axis=-1, keepdims=True) + 1e-5)
+    y = rounded(normalised(x))
+    return (spread * (d - d.mean(-1, keepdims=True) - y * jnp.mean(d * y, -1, keepdims=True)),)
+
+
+normalised.defvjp(lambda x: (normalised(x), x), _pull_through_norm)
+
+
 def plain(case: Case, problem: Problem, senders: Array) -> tuple[tuple[Array, Array], Array]:
     """The same by plain formulas; and by how much the messages of `senders` miss the maximum."""
     terms, s, hidden, features, message, (on_message, gate, vectors, *on_mean) = problem
     _, value, value_offset, products, biases = message
-    receive, send, from_node, from_gate = jnp.split(terms[..., 3 * H : 7 * H], 4, axis=-1)
+    count = 3 + case.gated
+    receive, send, *before = jnp.split(terms[..., 3 * H : (3 + count) * H], count, axis=-1)
     c = plain_features(case, terms, s, features)
     latents = jax.nn.relu(product_of_halves(c, value) + value_offset)
+    if case.norm:
+        latents = normalised(latents)
     inner = rounded_on_the_way_back(product(latents, products[0]) + receive[:, None] + send[:, :, None])
     inner = rounded_on_the_way_back(product(jax.nn.relu(inner), products[1]) + biases[0])
     sent = product(jax.nn.relu(inner), products[2]) + biases[1]
     received = jnp.take_along_axis(sent, senders[:, None], axis=1)[:, 0]
-    before = from_node + product_of_message(received, on_message[0])
+    before = [term + product_of_message(received, weight) for term, weight in zip(before, on_message, strict=True)]
     if case.mean:
-        before = before + product_of_message(sent.mean(1), on_mean[0])
-    before_gate = from_gate + product_of_message(received, on_message[1])
-    result = updated(before, before_gate, hidden, gate, vectors)
+        before[0] = before[0] + product_of_message(sent.mean(1), on_mean[0])
+    result = updated(before[0], before[-1], hidden, gate, vectors)
     return (result, c), jax.lax.stop_gradient(sent.max(1) - received)
 
 

@@ -178,7 +178,7 @@ def _pull_back_logits(slope: float, saved: Any, d: Array) -> Any:
     gradients = jnp.where(_half(ik + jk) > -ij, _eleven_bits(d)[..., None], 0.0)
     linear = (slope / (1 - slope) * d)[..., None]
     over_k = gradients.sum(3)  # of which the linear part is zero
-    over_j = _sum_in_groups(gradients, linear, 2, 8 if s.shape[-1] > 8 else 16)
+    over_j = _sum_in_groups(gradients, linear, 2, 8 if s.shape[-1] > 8 else 16)  # sixteen in a step over latents
     over_i = _sum_in_groups(gradients, linear, 1, 4)
     a = (1 - slope) * attention.weights
     to_nodes = [_eleven_bits(over_k).sum(2) * a, over_k.sum(1) * a, over_j.sum(1) * a]

@@ -87,7 +87,9 @@ def by_folded_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
     terms = inputs.scalars.rows @ nodes.directions + nodes.offset + of_hidden
     s = bound._edges(inputs.scalars)
     options, (features, message, update) = bound._for_size(inputs.hidden.shape[1])
-    x_i, x_j, x_k, receive, send, from_node, from_gate = jnp.split(terms[..., : 7 * H], 7, axis=-1)
+    gated = update.gate is not None
+    split = jnp.split(terms[..., : (6 + gated) * H], 6 + gated, axis=-1)
+    x_i, x_j, x_k, receive, send, from_node, *from_gate = split
     ij, ik, jk = (s @ directions for directions in features.attention.triplet)
     t = (x_i[:, :, None] + x_j[:, None] + ij)[:, :, :, None] + (x_k[:, None] + ik)[:, :, None] + jk[:, None]
     logits = jnp.where(t > 0, t, options.features.slope * t) @ features.attention.weights
@@ -98,25 +100,31 @@ def by_folded_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
     if options.features.residual:
         parts.append(s)
     if features.maxima is not None:
-        of_k, of_i, of_j = jnp.split(terms[..., 7 * H :], 3, axis=-1)
+        of_k, of_i, of_j = jnp.split(terms[..., (6 + gated) * H :], 3, axis=-1)
         ki, kj, ij = (s @ directions for directions in features.maxima)
         best = jnp.max((of_k[:, :, None] + ki)[:, :, :, None] + kj[:, :, None], axis=1)
         parts.append(best + of_i[:, :, None] + of_j[:, None] + ij)
     latents = jax.nn.relu(jnp.concatenate(parts, axis=-1) @ message.value + message.value_offset)
-    sent = latents @ message.products[0] + receive[:, None] + send[:, :, None]
+    read = _normalised(latents) if options.norm else latents
+    sent = read @ message.products[0] + receive[:, None] + send[:, :, None]
     sent = jax.nn.relu(sent) @ message.products[1] + message.biases[0]
     sent = jax.nn.relu(sent) @ message.products[2] + message.biases[1]
     received = sent.max(1)
     before = from_node + received @ update.on_message[0]
     if options.mean:
+        assert update.on_mean is not None
         before = before + sent.mean(1) @ update.on_mean
-    rectified = jax.nn.relu(before)
-    centred = rectified - rectified.mean(-1, keepdims=True)
-    normal = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
-    scale, offset, gate_bias = update.vectors
-    openness = jax.nn.sigmoid(jax.nn.relu(from_gate + received @ update.on_message[1]) @ update.gate + gate_bias)
-    next_hidden = openness * (normal * scale + offset) + (1 - openness) * inputs.hidden
+    next_hidden = _normalised(jax.nn.relu(before)) * update.vectors[0] + update.vectors[1]
+    if update.gate is not None:
+        opening = jax.nn.relu(from_gate[0] + received @ update.on_message[1])
+        openness = jax.nn.sigmoid(opening @ update.gate + update.vectors[2])
+        next_hidden = openness * next_hidden + (1 - openness) * inputs.hidden
     return next_hidden, [latents, latents] if bound.shows_latents else []
+
+
+def _normalised(x: Array) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
 
 
 def by_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:

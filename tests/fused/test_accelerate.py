@@ -82,6 +82,7 @@ def test_another_width_and_other_things_run_plain(on_gpu: None) -> None:
     [
         {"reads": "both"}, {"reads": "hidden"}, {"scale": "log"}, {"scale": "learnt"}, {"both_directions": True},
         {"values_of_kj": True}, {"residual": True}, {"maxima": 8}, {"latents": True}, {"mean": True},
+        {"norm": True}, {"norm": True, "gated": False}, {"mean": True, "gated": False},
     ],
     ids=str,
 )  # fmt: skip
@@ -95,9 +96,7 @@ def test_options_of_team_have_kernels(options: dict[str, Any], on_gpu: None) -> 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"norm": True}, "norm=LayerNorm, which no kernel knows"),
-        ({"gated": False, "residual": True}, "TEAM with options but without a gate has no kernels"),
-        ({"gated": False, "mean": True}, "TEAM with options but without a gate has no kernels"),
+        ({"norm": True, "latents": True}, "latents behind a LayerNorm that decoders read have no kernels"),
         ({"maxima": 4}, "written for 8 maxima per edge, not 4"),
         ({"num_heads": 2, "latents": True}, "written for one head, not 2"),
     ],

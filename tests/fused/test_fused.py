@@ -134,11 +134,15 @@ def batch_of(algorithm: str) -> DeviceBatch:
 
 
 def network_and_loss(
-    algorithm: str, processor: str, hints: str = "encoded", options: Unrolling = DEFAULT_UNROLLING
+    algorithm: str,
+    processor: str,
+    hints: str = "encoded",
+    options: Unrolling = DEFAULT_UNROLLING,
+    **interfaces: Any,
 ) -> tuple[narkit.Reasoner, Callable]:
     batch = batch_of(algorithm)
     assert batch.num_steps > 1  # or the hidden state plays no part
-    reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0))
+    reasoner = narkit.Reasoner(algorithm, processor, hints=hints, key=jax.random.key(0), **interfaces)
     if processor.startswith("team"):  # or third nodes count nearly the same and gradients are mostly noise
         reasoner = eqx.tree_at(lambda r: r.processor.attention.attention, reasoner, replace_fn=lambda a: 10 * a)
     return reasoner, lambda network: objective.loss(
@@ -164,6 +168,19 @@ def test_network_equals_plain_network(algorithm: str, processor: str, hints: str
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
     if processor == "team" and hints == "encoded" and algorithm != "insertion_sort":  # whose permutations are noisy
         assert float(value) == pytest.approx(one_file_loss(reasoner, algorithm), rel=1e-3)
+    assert_same_directions(gradients, expected_gradients)
+
+
+@pytest.mark.slow
+def test_comparisons_are_read_like_other_inputs() -> None:
+    """They are scalars of edges and of nodes, in front of those of the graph."""
+    reasoner, loss = network_and_loss("binary_search", "team_plus", comparisons=True)
+    with emulated():
+        assert accelerate(reasoner).fast
+    expected, expected_gradients = jax.jit(jax.value_and_grad(loss))(reasoner)
+    with emulated():
+        value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
+    assert float(value) == pytest.approx(float(expected), rel=1e-3)
     assert_same_directions(gradients, expected_gradients)
 
 

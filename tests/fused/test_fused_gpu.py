@@ -99,11 +99,24 @@ def test_step_over_latents_with_any_options(without: str, num_scalars: int) -> N
     plain_latent_step.assert_equal_to_plain(2, 2, case, device=cpu(), flips=4)
 
 
+@pytest.mark.parametrize("num_nodes", SIZES)
+@pytest.mark.parametrize("gated", [True, False], ids=["gate", "no gate"])
+def test_step_over_normalised_latents_equals_plain_formulas(gated: bool, num_nodes: int) -> None:
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)
+    case = Case(num_nodes, 3, values_of_jk=False, maxima=False, mean=False, gated=gated, norm=True)
+    plain_latent_step.assert_equal_to_plain(seeds, samples, case, device=cpu(), flips=4)
+
+
+SECOND_READING = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of TEAM
+
+
 @pytest.mark.parametrize("num_nodes", [4, 7, 16, 20])
 @pytest.mark.parametrize("num_scalars", [0, 3, 6])
-def test_team_with_options_equals_plain_processor(num_scalars: int, num_nodes: int) -> None:
+@pytest.mark.parametrize("options", [TEAM_PLUS, SECOND_READING], ids=["plus", "second reading"])
+def test_team_with_options_equals_plain_processor(options: dict[str, Any], num_scalars: int, num_nodes: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
-    plain_team_options.assert_equal_to_plain(TEAM_PLUS, 4, num_nodes, num_scalars, cpu())
+    plain_team_options.assert_equal_to_plain(options, 4, num_nodes, num_scalars, cpu())
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)

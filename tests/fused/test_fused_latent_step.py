@@ -11,9 +11,13 @@ from .plain_latent_step import Case, assert_equal_to_plain
 pytestmark = needs_compiler
 
 CASES = [Case(4, 2), Case(7, 6, scale=0.7), Case(13, 2, values_of_jk=False), Case(20, 12, mean=False)]
+# The second reading of TEAM.
+CASES += [Case(7, 2, values_of_jk=False, maxima=False, mean=False, gated=False, norm=True)]
 SLOW = [
     Case(2, 1), Case(4, 12), Case(7, 2, residual=False), Case(13, 12), Case(16, 6), Case(16, 3, maxima=False),
-    Case(20, 2), Case(33, 6, scale=1.3), Case(11, 1, values_of_jk=False, residual=False, maxima=False, mean=False),
+    Case(16, 8), Case(20, 10), Case(13, 4, gated=False), Case(16, 6, norm=True), Case(20, 2, gated=False, norm=True),
+    Case(4, 2, norm=True), Case(20, 2), Case(33, 6, scale=1.3),
+    Case(11, 1, values_of_jk=False, residual=False, maxima=False, mean=False),
 ]  # fmt: skip
 
 

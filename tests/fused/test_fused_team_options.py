@@ -13,6 +13,8 @@ from narkit.models.processors import TEAM_PLUS
 from .emulation import emulated, needs_compiler
 from .plain_team_options import assert_equal_to_plain, assert_folding_is_exact
 
+SECOND_READING = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of the paper
+
 # Options, nodes, and scalars per edge.
 WITH_KERNELS: list[tuple[dict[str, Any], int, int]] = [
     (TEAM_PLUS, 7, 3),
@@ -24,7 +26,8 @@ OTHERS: list[tuple[dict[str, Any], int, int]] = [
     ({"reads": "both"}, 5, 2), ({"mean": True}, 5, 2), ({"residual": True, "scale": "log"}, 5, 2),
     ({**TEAM_PLUS, "scale": "learnt"}, 5, 2), ({**TEAM_PLUS, "reads": "inputs"}, 5, 2),
     ({**TEAM_PLUS, "values_of_kj": False}, 5, 2), ({**TEAM_PLUS, "both_directions": False}, 5, 2),
-    ({**TEAM_PLUS, "maxima": 0}, 5, 2),
+    ({**TEAM_PLUS, "maxima": 0}, 5, 2), ({**TEAM_PLUS, "gated": False}, 5, 2), (SECOND_READING, 5, 2),
+    (SECOND_READING, 13, 3), ({**TEAM_PLUS, "norm": True, "latents": False}, 5, 2),
 ]  # fmt: skip
 
 

@@ -34,6 +34,8 @@ CHOSEN = {
     ("team", "floyd_warshall"),
     ("team", "insertion_sort"),
     ("team_plus", "floyd_warshall"),
+    ("team_plus*", "floyd_warshall"),
+    ("pgn*", "binary_search"),
     ("triplet_gmpnn", "strongly_connected_components"),
     ("triplet_mpnn", "lcs_length"),
     ("triplet_pgn", "insertion_sort"),
@@ -49,6 +51,7 @@ VMAPPED = [
     ("team", "insertion_sort"),
     pytest.param(("triplet_gmpnn", "bellman_ford"), marks=pytest.mark.slow),
     pytest.param(("pgn", "floyd_warshall"), marks=pytest.mark.slow),
+    pytest.param(("team_plus*", "floyd_warshall"), marks=pytest.mark.slow),
 ]
 SIZE, HIDDEN, PADDING = 5, 4, 2
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
@@ -76,8 +79,13 @@ class Subject:
         return narkit.ALGORITHMS[self.batch.algorithm].transformed_spec
 
 
+# Every option of the interfaces; behind the name of a processor the mark stands for them.
+INTERFACES = {"edge_pointers": "lossless", "node_pointers": "both", "keep_pointers": True, "comparisons": True}
+MARK = "*"
+
+
 def pairs():
-    for processor in narkit.PROCESSORS:
+    for processor in (*narkit.PROCESSORS, *(f"{name}{MARK}" for name in ("team_plus", "triplet_gmpnn", "pgn"))):
         for algorithm in ALGORITHMS:
             marks = [] if (processor, algorithm) in CHOSEN else [pytest.mark.slow]
             yield pytest.param((processor, algorithm), id=f"{processor}-{algorithm}", marks=marks)
@@ -115,7 +123,8 @@ def evaluate(reasoner, batch, num_steps=None):
 
 def make_reasoner(algorithm, processor, seed):
     """A network whose parameters, biases too, are random."""
-    reasoner = narkit.Reasoner(algorithm, processor, HIDDEN, key=jax.random.key(seed))
+    options = INTERFACES if processor.endswith(MARK) else {}
+    reasoner = narkit.Reasoner(algorithm, processor.removesuffix(MARK), HIDDEN, **options, key=jax.random.key(seed))
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda leaf: leaf + 0.2 * rng.normal(size=leaf.shape), reasoner)
 

@@ -2,13 +2,11 @@
 
 import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from narkit.cli import app
@@ -149,14 +147,6 @@ def test_the_papers_value_stands_where_its_validation_was_the_same() -> None:
 
 def test_nothing_run_is_said(tmp_path: Path) -> None:
     assert learning_part(read_grid(tmp_path, empty=True, free=FREE)) == "All runs: not run yet.\n"
-
-
-@pytest.mark.parametrize("line", re.findall(r"^(narkit .*)$", LEARNING.read_text(), re.MULTILINE))
-def test_commands_parse(line: str) -> None:
-    command, words = get_command(app), shlex.split(line, comments=True)[1:]
-    while hasattr(command, "commands"):
-        command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
-    command.make_context(line, words)
 
 
 def test_every_rule_stands_beside_the_papers_number_under_it(make_record) -> None:

@@ -1,5 +1,6 @@
 """`narkit report`: the files of a report, and its page."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ import narkit
 from narkit.cli import app
 from narkit.report import figures, paper, writing
 from narkit.report.grid import Grid, read_grid
+from narkit.report.page import DARK, parts
+from narkit.report.rendering import Heading, Row, Score, Table
+from narkit.report.training_pictures import ON_DARK, ON_LIGHT
 
 from ..solve.viewer.chromium import Chromium
 
@@ -150,6 +154,13 @@ def test_figures(grid: Grid, written: Path) -> None:
     assert "1 of 3 run" in chart and "not run" in chart and "4 of 30 run" in chart
 
 
+def test_every_colour_of_the_attention_reads_in_the_dark(written: Path) -> None:
+    """Each turns with the page, or stands on a cell that keeps its colour."""
+    drawing = (written / "attention.svg").read_text()
+    used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", drawing))
+    assert used <= {*DARK, ON_LIGHT, ON_DARK}, used - set(DARK)
+
+
 def test_the_same_records_give_the_same_files(grid: Grid, written: Path, tmp_path: Path) -> None:
     figures.save(figures.category_chart(read_grid(grid.folder)), tmp_path / "categories", grid.digest)
     for name in ("categories.png", "categories.svg"):
@@ -272,6 +283,33 @@ def test_the_page_in_chromium(written: Path, browser: Chromium, scheme: str, wid
     assert found["rows"] == [31, 15, 36, 33, 34]
     assert all(found["sticky"])
     assert browser.errors() == []
+
+
+def test_a_table_with_many_systems_is_shown_in_parts() -> None:
+    groups = [(f"system {n}", ("paper", "ours", "difference")) for n in range(7)]
+    headings = [Heading(f"{group}_{label}", label, group) for group, labels in groups for label in labels]
+    cells = [Score(80.0, 10.0, 5) for _ in headings]  # 19 letters with their space, so 57 for a system
+    table = Table("t", "T", "corner", headings, [Row("bfs", "BFS", cells)])
+    shown = parts(table)
+    assert [len(part.headings) for part in shown] == [9, 9, 3]  # of 212 letters; no system is torn apart
+    assert [heading for part in shown for heading in part.headings] == headings
+    assert [cell for part in shown for cell in part.rows[0].cells] == table.rows[0].cells
+    assert parts(shown[0]) == [shown[0]]
+
+
+@pytest.mark.browser
+def test_tables_with_systems_of_ones_own_fit_a_screen(write_grid, make_record, browser: Chromium, tmp_path: Path):
+    folder = write_grid(tmp_path / "results", list(paper.labels()))
+    for system in ("gpgn", "gmpnn", "triplet_mpnn"):
+        for name in paper.labels():
+            (folder / "paper" / system).mkdir(exist_ok=True)
+            make_record(name, system).save(folder / "paper" / system / f"{name}.json")
+    writing.write_report(read_grid(folder), tmp_path / "report")
+    browser.look(1400)
+    browser.open(tmp_path / "report/index.html")
+    found = browser.do(LOOK)
+    assert found["cut"] == [] and all(found["sticky"])
+    assert "continued" in browser.do("return document.body.textContent")
 
 
 @pytest.mark.browser

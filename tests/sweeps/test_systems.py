@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import os
 import pickle
 import subprocess
@@ -9,10 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import equinox as eqx
 import pytest
 
 import narkit
 from narkit.errors import UnknownNameError
+from narkit.models.processors import written_out
 from narkit.report import figures, tables, writing
 from narkit.report.documents import readme_part
 from narkit.report.grid import Grid, read_grid
@@ -27,6 +30,7 @@ from narkit.sweeps.sweep import run_sweep
 from narkit.sweeps.systems import Systems, find_system, main_rule
 from narkit.sweeps.user_code import UserCode
 from narkit.training.presets import PRESETS
+from narkit.training.programs import Programs
 from narkit.training.record import RunRecord
 
 USERS = Path(__file__).parent / "users"
@@ -63,6 +67,70 @@ def test_a_variant_is_trained_with_its_options() -> None:
     assert SweepDirectory("out").record(cell) == Path("out/team_steep/bfs.json")
     assert main_rule(cell.config, steep) == "ood"
     assert main_rule(cell.config, dataclasses.replace(steep, rule="id")) == "id"
+
+
+def test_systems_beyond_the_paper() -> None:
+    configs = {name: system.config("bfs") for name, system in narkit.SYSTEMS.items()}
+    plus = configs["team_plus"]
+    assert (plus.processor, plus.edge_pointers, plus.comparisons, plus.seeds) == (
+        *("team_plus", "lossless", False),
+        tuple(range(5)),
+    )
+    assert configs["team_plus_comparisons"].differences(plus) == {"comparisons": (True, False)}
+    baseline = configs["triplet_gmpnn_plus"].differences(plus)
+    assert baseline == {"processor": ("triplet_gmpnn", "team_plus"), "edge_pointers": ("means", "lossless")}
+    assert set(configs["team_second_reading"].differences(configs["team"])) == {"processor_options"}
+    for name in ("team_plus", "team_plus_comparisons", "triplet_gmpnn_plus"):
+        system = narkit.SYSTEMS[name]
+        assert (system.preset, system.rule, system.num_seeds) == ("plus", "ood_average", 5)
+        assert main_rule(configs[name], system) == "ood_average"
+
+
+@pytest.mark.parametrize(
+    ("processor", "options"),
+    [("team_plus", {}), ("team_plus", {"mean": False}), ("team", {"num_heads": 2}), ("mpnn", {})],
+)
+def test_weights_are_known_as_those_of_their_configuration(processor: str, options: dict) -> None:
+    """A file names the class with all options, a configuration a registered name, perhaps with further options."""
+    config = narkit.TrainConfig("bfs", processor, processor_options=options, hidden_size=4)
+    reasoner = eqx.filter_eval_shape(Programs(config)._reasoner_of_seed, 0)
+    in_file = written_out(reasoner.processor_name, json.loads(reasoner.processor_options))
+    assert in_file == written_out(processor, options)
+    assert in_file != written_out("team", {"slope": 0.2})
+
+
+def test_settings_of_a_system_give_way_to_those_that_are_given() -> None:
+    (cell,) = make_cells(None, ["team_plus"], ["bfs"], options={"edge_pointers": "means"})
+    assert cell.config.edge_pointers == "means"
+    (quick,) = make_cells("quick", ["team_plus"], ["bfs"])
+    assert quick.config.edge_pointers == "lossless" and quick.system.rule == "ood"
+    (development,) = make_cells("development", ["team_plus"], ["bfs"])
+    assert development.config.seeds == (100, 101, 102) and development.system.rule == "ood_average"
+    assert [each.name for each in development.config.scored] == ["dev"] and not development.config.test
+
+
+def test_columns_beyond_the_paper_show_once_they_have_records(
+    write_grid: Callable[..., Path], make_record: Callable[..., RunRecord], tmp_path: Path
+) -> None:
+    write_grid(tmp_path, ["bfs", "dfs"])
+    published = [system.name for system in narkit.SYSTEMS.values() if system.published]
+    assert [column.name for column in read_grid(tmp_path).columns] == published
+    for system in ("team_plus", "triplet_gmpnn_plus"):
+        config = narkit.SYSTEMS[system].config("bfs")
+        options = {k: v for k, v in config.to_json().items() if k not in ("algorithms", "processor")}
+        made = make_record("bfs", config.processor, 90.0, **options)
+        named = system if system != config.processor else None
+        path = tmp_path / "plus" / system / "bfs.json"
+        path.parent.mkdir(parents=True)
+        dataclasses.replace(made, system=named, preset="plus").save(path)
+    grid = read_grid(tmp_path)
+    assert grid.left_out == ()
+    assert [column.name for column in grid.columns] == [*published, "triplet_gmpnn_plus", "team_plus"]
+    score = grid.column(narkit.SYSTEMS["team_plus"]).algorithm("bfs")
+    assert score is not None and score.mean == pytest.approx(93.0)
+    table = tables.algorithm_table(grid)
+    assert "team_plus_ours" in [heading.key for heading in table.headings]
+    assert "TEAM+" in readme_part(grid) and "TEAM+" in page(grid, [tables.rule_table(grid)], {})
 
 
 def test_wrong_systems_are_refused() -> None:

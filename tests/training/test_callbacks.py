@@ -3,6 +3,7 @@
 import json
 import struct
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,11 +106,13 @@ def test_weights_and_biases_offline(tiny: Tiny, tmp_path: Path, monkeypatch: pyt
     record = narkit.train(tiny(), tmp_path / "run", callbacks=[WeightsAndBiases(folder)])
     runs = sorted((folder / "wandb").glob("offline-run-*"))
     assert len(runs) == 2
+    files = [file for run in runs for file in run.glob("*.wandb")]
+    assert len(files) == 2 and all((folder / "id.txt").read_text() in file.name for file in files)
     rows: dict[int, dict[str, float]] = {}
-    for run in runs:
-        (file,) = run.glob("*.wandb")
-        assert (folder / "id.txt").read_text() in file.name
-        rows |= history(file)
+    end = time.monotonic() + 60  # a process of the package writes the file, and may not be done when the run is
+    while sorted(rows) != [4, 8, 10] and time.monotonic() < end:
+        time.sleep(0.1)
+        rows = {step: row for file in files for step, row in history(file).items()}
     assert sorted(rows) == [4, 8, 10]
     for point in record.curve:
         for name, value in point.per_seed(record.config.seeds).items():

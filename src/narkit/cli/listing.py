@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -130,18 +130,21 @@ def describe_processors() -> list[dict[str, Any]]:
 
 
 def _summary(factory: Any) -> str:
-    """The first line of what a class says of itself; of a configured class that of the class."""
-    return (inspect.getdoc(getattr(factory, "func", factory)) or "").split("\n")[0]
+    """The first line of what a class says of itself; of a configured class that of the class, and its options."""
+    first = (inspect.getdoc(getattr(factory, "func", factory)) or "").split("\n")[0]
+    options = getattr(factory, "keywords", {})
+    return f"{first} With {_settings(options)}." if options else first
 
 
 def describe_presets() -> list[dict[str, Any]]:
-    """The presets, each with the settings in which it differs from the default ones."""
-    from narkit.training.presets import PRESETS, preset
+    """The presets, each in words and with the settings in which it differs from the default ones."""
+    from narkit.training.presets import IN_WORDS, PRESETS, preset
 
     described = []
     for name, settings in PRESETS.items():
         values = preset(name, algorithms="bfs").to_json()
-        described.append({"name": name, "settings": {setting: values[setting] for setting in settings}})
+        chosen = {setting: values[setting] for setting in settings}
+        described.append({"name": name, "summary": IN_WORDS.get(name, ""), "settings": chosen})
     return described
 
 
@@ -151,9 +154,13 @@ def print_named(console: Console, what: str, entries: list[dict[str, Any]]) -> N
     table.add_column("name", style="bold cyan", no_wrap=True)
     table.add_column("what it is")
     for entry in entries:
-        told = entry.get("summary") or ", ".join(f"{name}={_short(value)}" for name, value in entry["settings"].items())
-        table.add_row(entry["name"], told)
+        table.add_row(entry["name"], "\n".join(filter(None, [entry["summary"], _settings(entry.get("settings", {}))])))
     console.print(table)
+    console.print(f"narkit list {what} NAME tells all about one.")
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_short(value)}" for name, value in settings.items())
 
 
 def _short(value: Any) -> str:
@@ -179,6 +186,7 @@ def describe_systems() -> list[dict[str, Any]]:
             "title": system.title,
             "processor": system.processor,
             "options": dict(system.options),
+            "settings": dict(system.settings),
             "preset": system.preset,
             "rule": system.rule,
             "seeds": system.num_seeds,
@@ -207,6 +215,45 @@ LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 }
 
 
+def describe_one(what: str, name: str) -> dict[str, Any]:
+    """All about one entry of a list: what the list says, and a preset's every setting or a processor's description."""
+    entry = next(entry for entry in LISTS[what]() if entry["name"] == name)
+    if what == "presets":
+        from narkit.training.presets import preset
+
+        settings = preset(name, algorithms="bfs").to_json()
+        return {**entry, "settings": {key: value for key, value in settings.items() if key != "algorithms"}}
+    if what == "processors":
+        from narkit.models.processors import PROCESSORS
+
+        factory = PROCESSORS[name]
+        described = inspect.getdoc(getattr(factory, "func", factory)) or ""
+        return {**entry, "options": dict(getattr(factory, "keywords", {})), "description": described}
+    return entry
+
+
+def print_one(console: Console, entry: dict[str, Any]) -> None:
+    """Prints an entry, a line for everything that is known of it; what has parts of its own is indented below it."""
+    from rich.text import Text
+
+    table = _table(entry["name"])
+    table.show_header = False
+    table.add_column(style="bold cyan", no_wrap=True)
+    table.add_column()
+    for key, value in entry.items():
+        if key == "name" or value in ("", {}, [], None):
+            continue
+        if not isinstance(value, dict):
+            table.add_row(key, Text(_short(value)))
+            continue
+        table.add_row(key)
+        for name, part in value.items():
+            probe = isinstance(part, dict) and "meaning" in part
+            told = f"{part['meaning']} ({part['location']}, {part['kind']})" if probe else _short(part)
+            table.add_row(Text(f"  {name}"), Text(told))
+    console.print(table)
+
+
 def print_list(console: Console, what: str) -> None:
     """Prints one of the lists as a table."""
     if what == "algorithms":
@@ -220,19 +267,26 @@ app = typer.Typer()
 
 @app.command(
     "list",
-    epilog=examples("narkit list", "narkit list processors", "narkit list presets --json", "narkit list --json"),
+    epilog=examples("narkit list", "narkit list processors", "narkit list presets paper", "narkit list systems --json"),
 )
 def list_choices(
     what: Annotated[
         str, typer.Argument(metavar="WHAT", help="One of algorithms, processors, presets, systems and rules.")
     ] = "algorithms",
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Tell all about this one, such as a preset's every setting.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
 ) -> None:
     """List what there is to choose from: algorithms, processors, presets, systems or selection rules."""
     from rich.console import Console
 
     one_of("list", what, LISTS)
+    if name is not None:
+        one_of(what.removesuffix("s"), name, [entry["name"] for entry in LISTS[what]()])
     if as_json:
-        typer.echo(json.dumps(LISTS[what](), indent=2))
-    else:
+        typer.echo(json.dumps(LISTS[what]() if name is None else describe_one(what, name), indent=2))
+    elif name is None:
         print_list(Console(), what)
+    else:
+        print_one(Console(), describe_one(what, name))

@@ -44,7 +44,9 @@ app = typer.Typer()
 def sweep(
     preset: Annotated[
         str | None,
-        typer.Option(help="The preset: paper, plus, quick, clrs2022 or yours.", show_default="that of the systems"),
+        typer.Option(
+            help="The preset: paper, plus, development, quick, clrs2022 or yours.", show_default="that of the systems"
+        ),
     ] = None,
     systems: Annotated[
         str, typer.Option(help="Registered systems or processors, with commas between.")
@@ -54,7 +56,7 @@ def sweep(
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="The number of seeds, trained as one program.", show_default="5, with clrs2022 3"),
+        typer.Option(min=1, help="The number of seeds, trained as one program.", show_default="those of the preset"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of records and weights.", show_default="results/PRESET")

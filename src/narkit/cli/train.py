@@ -36,7 +36,7 @@ def train(
     algorithm: Annotated[str | None, typer.Option(help="A name, or several with commas between: one network.")] = None,
     processor: Annotated[str | None, typer.Option(help="A name of a processor.", show_default="the preset's")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="The number of seeds, trained as one program.")] = 1,
-    preset: Annotated[str, typer.Option(help="The preset: paper, plus, quick or clrs2022.")] = "paper",
+    preset: Annotated[str, typer.Option(help="The preset: paper, plus, development, quick or clrs2022.")] = "paper",
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
     ] = None,
@@ -75,8 +75,10 @@ def train(
         if algorithm is None:
             raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
         names = comma_separated_algorithms(algorithm)
-        typed = {"seeds": range(seeds)} if "seeds" in given_options(context) else {}
+        from narkit.training.presets import seeds_of
+
         with mistakes():
+            typed = {"seeds": seeds_of(preset, seeds)} if "seeds" in given_options(context) else {}
             config = configuration(preset, names, given | typed, settings or [])
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
     check_devices(config, devices)
@@ -156,17 +158,20 @@ def print_record(console: Console, record: RunRecord) -> None:
     from narkit.report.rendering import text
 
     config = record.config
-    for algorithm, rules in record.test.items():
-        title = f"{algorithm}, {config.processor}: official test split, {len(config.seeds)} seeds, micro-F1 in %"
+    tables = [(algorithm, "official test split", True) for algorithm in record.test]
+    tables += [(algorithm, name, False) for name, found in record.scored.items() for algorithm in found]
+    for algorithm, instances, official in tables:
+        title = f"{algorithm}, {config.processor}: {instances}, {len(config.seeds)} seeds, micro-F1 in %"
         table = Table(title=title, title_justify="left")
-        for column in ("rule", "mean ± std (seeds)", "paper", "each seed", "chosen at step"):
+        columns = ("rule", "mean ± std (seeds)", *(["paper"] if official else []), "each seed", "chosen at step")
+        for column in columns:
             table.add_column(column, justify="left" if column == "rule" else "right")
-        for rule in rules:
-            scores = record.test_scores(algorithm, rule)
-            seeds = "  ".join(f"{score:.1f}" for score in scores)
+        for rule in record.rules:
+            found = record.test_scores(algorithm, rule) if official else record.scores_on(instances, algorithm, rule)
+            paper = [text(published(config.processor, rule, algorithm))] if official else []
+            seeds = "  ".join(f"{score:.1f}" for score in found)
             steps = "  ".join(map(str, record.selected[rule].steps))
-            paper = published(config.processor, rule, algorithm)
-            table.add_row(rule, text(measured(scores)), text(paper), seeds, steps)
+            table.add_row(rule, text(measured(found)), *paper, seeds, steps)
         console.print(table)
     for d in record.diverged:
         console.print(f"seed {d.seed} diverged at step {d.step} on a batch of {d.algorithm}, size {d.size}")

@@ -4,7 +4,7 @@
 #define BLOCKS ((N + 3) / 4)
 #define HALVES (N > 8 ? 2 : 1)  // of a tile, each with eight nodes c
 #define WIDTH (8 * HALVES)
-#define GROUP (P > 8 ? 8 : 16)  // nodes b at a time; with many scalars there is no room for more
+// GROUP is the number of nodes b at a time: 16, or 8 where there is no room for more.
 #define FOURS (N > GROUP ? GROUP / 4 : BLOCKS)  // of nodes b at a time
 #define SENT (4 * FOURS)                        // these nodes
 #define PACKED (P <= 4)  // the scalars' high and low parts fit into one operand of eight

@@ -91,10 +91,9 @@ def _node_weights(
     the maxima as k, i and j. Biases of others stand among it, and the graph's scalars count as scalars of every node.
     """
     gate = message_passing.gate
-    assert gate is not None
     size = message_passing.graph.bias.shape[0]
     attends = [_of_both(layer.reads, linear, size) for linear in (layer.node_i, layer.node_j, layer.node_k)]
-    linears = [*attends, message_passing.receiver, message_passing.sender, message_passing.from_nodes, gate.from_nodes]
+    linears = [*attends, message_passing.receiver, message_passing.sender, message_passing.from_nodes]
     graph: dict[int, Basis] = {0: bases.graph.through(layer.graph), 3: bases.graph.through(message_passing.graph)}
     update_bias = message_passing.from_messages.bias
     if message_passing.from_means is not None:
@@ -103,13 +102,17 @@ def _node_weights(
         0: sum((pair.offset for pair in maps.triplet[1:]), maps.triplet[0].offset),
         3: message_passing.edge.bias,
         5: update_bias,
-        6: gate.from_messages.bias,
     }
+    if layer.norm is not None:
+        added[3] = added[3] + layer.norm.offset @ message_passing.edge.weight
+    if gate is not None:
+        added[len(linears)] = gate.from_messages.bias
+        linears.append(gate.from_nodes)
     if layer.maxima is not None:
         node_i, node_j, node_k = (_of_both(layer.reads, linear, size) for linear in layer.maxima.nodes)
+        graph[len(linears) + 1] = bases.graph.through(layer.maxima.graph)
+        added[len(linears) + 1] = sum((pair.offset for pair in maps.maxima[1:]), maps.maxima[0].offset)
         linears += [node_k, node_i, node_j]
-        graph[8] = bases.graph.through(layer.maxima.graph)
-        added[8] = sum((pair.offset for pair in maps.maxima[1:]), maps.maxima[0].offset)
     nodes = fold(side_by_side(linears), bases.node, [size])
     widths = [linear.bias.shape[0] for linear in linears]
     blanks = [jnp.zeros((len(bases.graph.directions), width)) for width in widths]
@@ -136,7 +139,7 @@ def _of_both(reads: Reads | None, linear: Linear, size: int) -> Linear:
 
 
 class FusedLatentStep(FusedProcessor):
-    """A step of gated message passing over the latents of Triplet Edge Attention with options.
+    """A step of message passing, perhaps gated, over the latents of Triplet Edge Attention with options.
 
     Where an option reads edges in both directions, the scalars of an edge are its own and those of its reverse.
     """
@@ -149,13 +152,23 @@ class FusedLatentStep(FusedProcessor):
     two_ways: bool = eqx.field(static=True)  # whether edges have the scalars of both directions
     values_of_jk: bool = eqx.field(static=True)
     residual: bool = eqx.field(static=True)
+    norm: bool = eqx.field(static=True)  # whether latents are normalised; scale and offset are folded into the messages
     shows_latents: bool = eqx.field(static=True)
 
     @classmethod
     def of(cls, processor: TEAM, bases: Bases) -> FusedLatentStep:
         layer, message_passing = processor.attention, processor.message_passing
         gate, from_means = message_passing.gate, message_passing.from_means
-        assert gate is not None
+        on_message, vectors = (
+            [message_passing.from_messages.weight],
+            [message_passing.norm.scale, message_passing.norm.offset],
+        )
+        if gate is not None:
+            on_message.append(gate.from_messages.weight)
+            vectors.append(gate.out.bias)
+        to_messages = message_passing.edge.weight
+        if layer.norm is not None:
+            to_messages = layer.norm.scale[:, None] * to_messages
         two_ways = layer.both_directions or layer.values_of_kj or layer.maxima is not None
         maps = _EdgeMaps.of(layer, bases.edge)
         value = [pair.directions(two_ways) for pair in (*maps.values, *maps.residual)]
@@ -175,13 +188,13 @@ class FusedLatentStep(FusedProcessor):
                     None,
                     jnp.concatenate(value),
                     value_offset,
-                    [message_passing.edge.weight, *(linear.weight for linear in message_passing.mlp)],
+                    [to_messages, *(linear.weight for linear in message_passing.mlp)],
                     jnp.stack([linear.bias for linear in message_passing.mlp]),
                 ),
                 update=UpdateWeights.of(
-                    jnp.stack([message_passing.from_messages.weight, gate.from_messages.weight]),
-                    gate.out.weight,
-                    jnp.stack([message_passing.norm.scale, message_passing.norm.offset, gate.out.bias]),
+                    jnp.stack(on_message),
+                    None if gate is None else gate.out.weight,
+                    jnp.stack(vectors),
                     None if from_means is None else from_means.weight,
                 ),
             ),
@@ -191,6 +204,7 @@ class FusedLatentStep(FusedProcessor):
             two_ways=two_ways,
             values_of_jk=layer.values_of_kj,
             residual=layer.residual is not None,
+            norm=layer.norm is not None,
             shows_latents=processor.latent_size > 0,
         )
 
@@ -235,4 +249,4 @@ class FusedLatentStep(FusedProcessor):
             attention = weights.features.attention
             attention = attention._replace(weights=factor * attention.weights)
             weights = weights._replace(features=weights.features._replace(attention=attention))
-        return StepOptions(options, mean=weights.update.on_mean is not None), weights
+        return StepOptions(options, mean=weights.update.on_mean is not None, norm=self.norm), weights

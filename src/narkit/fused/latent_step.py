@@ -1,4 +1,4 @@
-"""A whole step of gated message passing over latents of edges, which decoders may read, too, in fused kernels."""
+"""A whole step of message passing over latents of edges, which decoders may read, too, in fused kernels."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class StepOptions(NamedTuple):
 
     features: FeatureOptions
     mean: bool  # whether the mean of the messages counts beside their maximum
+    norm: bool = False  # whether latents are normalised over their features before messages read them
 
     @property
     def messages(self) -> messages.Options:
-        return messages.Options(mean=self.mean)
+        return messages.Options(mean=self.mean, norm=self.norm)
 
 
 def latent_step(
@@ -47,8 +48,8 @@ def latent_step(
     """The next hidden state of every node, and the features that latents of edges are made of.
 
     `terms` has, side by side, what every node contributes: x_i, x_j and x_k to the attention; what it adds as the
-    receiver and as the sender of a message; to its update and to the gate; with maxima, 24 for those. Arrays of
-    several seeds come through `jax.vmap`.
+    receiver and as the sender of a message; to its update and, if there is one, to the gate; with maxima, 24 for
+    those. Arrays of several seeds come through `jax.vmap`.
     """
     return _step(terms, scalars, hidden, weights, options)
 
@@ -80,8 +81,9 @@ def _backward(options, residuals, cotangents):
     out = latent_features.backward(terms, scalars, weights.features, made, d_features, options.features)
     d_terms = jnp.concatenate([*out.attention_terms, *d_first, d_last, *out.maxima_terms], axis=-1)
     d_terms = checkpoint_name(d_terms, STACKED)
-    on_message = jnp.einsum("bnh,bng->hg", sent.message, d_terms[..., 5 * H : 7 * H])
-    on_message = jnp.moveaxis(on_message.reshape(H, 2, H), 1, 0)
+    count = len(weights.update.on_message)
+    on_message = jnp.einsum("bnh,bng->hg", sent.message, d_terms[..., 5 * H : (5 + count) * H])
+    on_message = jnp.moveaxis(on_message.reshape(H, count, H), 1, 0)
     on_mean = None if sent.mean is None else jnp.einsum("bnh,bng->hg", sent.mean, d_terms[..., 5 * H : 6 * H])
     no_gradient: Any = (None, None)
     d_update = UpdateWeights(on_message, d_gate, d_vectors, no_gradient, no_gradient, on_mean)

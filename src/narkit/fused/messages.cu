@@ -20,6 +20,15 @@
 #endif
 #define PRODUCTS (LATENT ? 3 : 2)
 #define IS_WIDE (LATENT && !ATTENTION)  // many scalars per edge: they are not held all at once
+// With NORM latents are normalised over their features; scale and offset of a LayerNorm are part of what reads them.
+#if NORM
+static_assert(IS_WIDE, "latents of the attention inside are not normalised");
+#define NORM_PARAMETER(type, name) , type name
+#define NORM_ARGUMENT(name) , name
+#else
+#define NORM_PARAMETER(type, name)
+#define NORM_ARGUMENT(name)
+#endif
 
 #define FRAGMENTS (H * H / 2)  // 32-bit words of a weight
 #define SMALL (P + 3)  // rows of small gradients of the products: V, v, b1, b2
@@ -149,6 +158,79 @@ __device__ __forceinline__ Signs store_rectified(typename T::Sums& sums, bf16* t
   return signs;
 }
 
+#if NORM
+#define EPSILON 1e-5f
+
+// The row of those that a lane has, two of every row tile, which the pairs of `T::for_pairs` belong to.
+template <typename T>
+__device__ __forceinline__ int row_of_pair(int pair) {
+  return pair / (2 * T::NT) * 2 + pair % 2;
+}
+
+__device__ __forceinline__ float sum_over_columns(float value) {
+  value += __shfl_xor_sync(0xffffffff, value, 1);
+  return value + __shfl_xor_sync(0xffffffff, value, 2);
+}
+
+// Leaves two numbers about every row, of this warp's columns, for all warps to read after a barrier.
+template <typename T>
+__device__ __forceinline__ void leave(float2* shares, const float (&first)[2 * T::MT], const float (&second)[2 * T::MT]) {
+#pragma unroll
+  for (int r = 0; r < 2 * T::MT; ++r) {
+    const float2 both = make_float2(sum_over_columns(first[r]), sum_over_columns(second[r]));
+    if (threadIdx.x % 4 == 0) shares[(T::row(r / 2) + 8 * (r % 2)) * T::N_WARPS + T::n_warp()] = both;
+  }
+}
+
+// The same as `store_rectified` with rows that are normalised after that. 1 / their spread goes to `spreads` if SAVE.
+template <typename T, bool SAVE>
+__device__ __forceinline__ Signs store_normalised(
+    typename T::Sums& sums, bf16* tile, float2* shares, float* spreads) {
+  constexpr int NUM_ROWS = 2 * T::MT;
+  const float columns = 8 * T::NT;
+  const Signs signs = store_rectified<T>(sums, tile);
+  float means[NUM_ROWS], squares[NUM_ROWS];
+#pragma unroll
+  for (int r = 0; r < NUM_ROWS; ++r) means[r] = squares[r] = 0.0f;
+  T::for_pairs(sums, [&](int, int, float* v, int pair) {
+    v[0] = fmaxf(v[0], 0.0f), v[1] = fmaxf(v[1], 0.0f);
+    means[row_of_pair<T>(pair)] += (v[0] + v[1]) / columns;
+  });
+#pragma unroll
+  for (int r = 0; r < NUM_ROWS; ++r) means[r] = sum_over_columns(means[r]);
+  T::for_pairs(sums, [&](int, int, float* v, int pair) {
+    const int r = row_of_pair<T>(pair);
+    squares[r] = fmaf(v[0] - means[r], v[0] - means[r], fmaf(v[1] - means[r], v[1] - means[r], squares[r]));
+  });
+#pragma unroll
+  for (int r = 0; r < NUM_ROWS; ++r) means[r] /= 4;  // of which all four lanes have the same
+  leave<T>(shares, means, squares);
+  __syncthreads();
+  float spread[NUM_ROWS];
+#pragma unroll
+  for (int r = 0; r < NUM_ROWS; ++r) {
+    const int row = T::row(r / 2) + 8 * (r % 2);
+    const float2* of_warps = shares + row * T::N_WARPS;
+    float variance = 0.0f;
+    means[r] = 0.0f;
+#pragma unroll
+    for (int w = 0; w < T::N_WARPS; ++w) means[r] += of_warps[w].x / T::N_WARPS;
+#pragma unroll
+    for (int w = 0; w < T::N_WARPS; ++w) {
+      const float off = of_warps[w].x - means[r];
+      variance += fmaf(columns * off, off, of_warps[w].y);
+    }
+    spread[r] = rsqrtf(variance / H + EPSILON);
+    if (SAVE && T::n_warp() == 0 && threadIdx.x % 4 == 0) spreads[row] = spread[r];
+  }
+  T::for_pairs(sums, [&](int row, int column, float* v, int pair) {
+    const int r = row_of_pair<T>(pair);
+    store_pair(tile, row, column, (v[0] - means[r]) * spread[r], (v[1] - means[r]) * spread[r]);
+  });
+  return signs;
+}
+#endif
+
 template <typename T>
 __device__ __forceinline__ void write_signs(u32* out, const Signs& signs) {
 #pragma unroll
@@ -162,7 +244,7 @@ __device__ __forceinline__ void write_signs(u32* out, const Signs& signs) {
 template <typename T, bool SAVE, typename Written>
 __device__ __forceinline__ Signs through_products(
     const float* terms, const float* mixed, const float* value, const float* value_offset, const u32* weights,
-    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], u32* signs,
+    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], u32* signs NORM_PARAMETER(float*, spreads),
     typename T::Weights& of_product, Written written) {
   of_product.start(weights);
   typename T::Sums sums;
@@ -182,7 +264,13 @@ __device__ __forceinline__ Signs through_products(
 #endif
 #pragma unroll
   for (int m = 0; m < PRODUCTS - 1; ++m) {
+#if NORM
+    float2* shares = (float2*)((bf16*)mixed + 2 * WIDE_TILE);
+    const Signs of_input = m == 0 ? store_normalised<T, SAVE>(sums, tiles[0], shares, spreads)
+                                  : store_rectified<T>(sums, tiles[m % 2]);
+#else
     const Signs of_input = store_rectified<T>(sums, tiles[m % 2]);
+#endif
     if (m == PRODUCTS - 2) {
       start_with<T>(sums, biases);
     } else {
@@ -277,7 +365,8 @@ template <bool SAVE, typename Keep>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, int now,
-    float* message MEAN_PARAMETER(float*, mean), int* best, float* record, u32* signs, Keep keep) {
+    float* message MEAN_PARAMETER(float*, mean), int* best, float* record, u32* signs NORM_PARAMETER(float*, spreads),
+    Keep keep) {
   typedef Tiling<ROWS, WARPS, ROWS < 64 ? 8 : N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
@@ -341,7 +430,8 @@ __device__ __forceinline__ void forward(
     typename T::Weights of_product;
     u32* of_tile = signs + first_i / SENDERS * (PRODUCTS * SIGNS);
     const Signs of_input = through_products<T, SAVE>(
-        terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles, of_tile, of_product,
+        terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
+        of_tile NORM_ARGUMENT(spreads + first_i / SENDERS * ROWS), of_product,
         [&](int m) { keep(m, tiles[m % 2], first_i); });
     typename T::Sums sums;
     start_with<T>(sums, biases + H);
@@ -401,7 +491,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER,
     float* message MEAN_PARAMETER(float*, mean)) {
   forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, 0,
-                 message MEAN_ARGUMENT(mean), 0, 0, 0, [](int, const bf16*, int) {});
+                 message MEAN_ARGUMENT(mean), 0, 0, 0 NORM_ARGUMENT(0), [](int, const bf16*, int) {});
 }
 #endif
 
@@ -409,12 +499,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, TIME_PARAMETERS float* message,
-    int* best, float* record, u32* signs MEAN_PARAMETER(float*, mean), OPERAND_PARAMETERS(bf16*, operand)) {
+    int* best, float* record, u32* signs MEAN_PARAMETER(float*, mean) NORM_PARAMETER(float*, spreads), OPERAND_PARAMETERS(bf16*, operand)) {
   bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   const Sample at(RECEIVER_BLOCKS);
   const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
   const long long first_tile = (at.at(TIMED_operands, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS;
   signs += (at.at(TIMED_signs, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * (PRODUCTS * SIGNS);
+#if NORM
+  spreads += (at.at(TIMED_spreads, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * ROWS;
+#endif
   if (HAS_ENDED(at.index)) {
     write_zeros(message + (at.at(TIMED_message, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
 #if MEAN
@@ -426,7 +519,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
     return;
   }
   forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, now,
-                message MEAN_ARGUMENT(mean), best, record, signs, [&](int m, const bf16* tile, int first_i) {
+                message MEAN_ARGUMENT(mean), best, record, signs NORM_ARGUMENT(spreads), [&](int m, const bf16* tile, int first_i) {
                   const long long number = first_tile + first_i / SENDERS;
                   Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
                 });
@@ -500,6 +593,44 @@ __device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out) 
 
 #include "value_backward.cuh"
 
+#if NORM
+// From the gradient of normalised rows y, of which `latents` are the rounded ones, to that before.
+__device__ __forceinline__ void pull_through_norm(
+    Backward::Sums& sums, const bf16* latents, const float* spreads, float2* shares) {
+  constexpr int NUM_ROWS = 2 * Backward::MT;
+  u32 normal[PAIRS];
+  float first[NUM_ROWS], second[NUM_ROWS];
+#pragma unroll
+  for (int r = 0; r < NUM_ROWS; ++r) first[r] = second[r] = 0.0f;
+  Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
+    normal[pair] = *(const u32*)(latents + row * H + column);
+  });
+  Backward::for_pairs(sums, [&](int, int, float* v, int pair) {
+    const float2 y = unpack_pair(normal[pair]);
+    const int r = row_of_pair<Backward>(pair);
+    first[r] += v[0] + v[1];
+    second[r] = fmaf(v[0], y.x, fmaf(v[1], y.y, second[r]));
+  });
+  leave<Backward>(shares, first, second);
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < NUM_ROWS; ++r) {
+    const float2* of_warps = shares + (Backward::row(r / 2) + 8 * (r % 2)) * Backward::N_WARPS;
+    first[r] = second[r] = 0.0f;
+#pragma unroll
+    for (int w = 0; w < Backward::N_WARPS; ++w) first[r] += of_warps[w].x / H, second[r] += of_warps[w].y / H;
+  }
+  Backward::for_pairs(sums, [&](int row, int, float* v, int pair) {
+    const float2 y = unpack_pair(normal[pair]);
+    const int r = row_of_pair<Backward>(pair);
+    const float spread = spreads[row];
+    v[0] = spread * (v[0] - first[r] - y.x * second[r]);
+    v[1] = spread * (v[1] - first[r] - y.y * second[r]);
+  });
+  __syncthreads();  // all have read the shares
+}
+#endif
+
 // Writes the cotangents of what the products gave, for the weights' gradients; the gradients of what nodes receive and
 // send, of the mixed scalars (and `expected`, their inner product with the scalars), and per tile the small gradients V,
 // v, b1, b2. The inputs of the products, and their signs, have been kept by the forward kernel. If IS_WIDE, nobody asks
@@ -509,6 +640,9 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     const u32* signs, const float* d_message MEAN_PARAMETER(const float*, d_mean),
 #if IS_WIDE
     const float* d_given,
+#endif
+#if NORM
+    const bf16* latents, const float* spreads,
 #endif
     TIME_PARAMETERS OPERAND_PARAMETERS(bf16*, cotangent), float* d_receive, float* d_send, float* d_mixed, float* small) {
   bf16* const cotangents[PRODUCTS] = {OPERANDS(cotangent)};
@@ -546,6 +680,10 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
   value += at.seed * P * H;
   transposed += at.seed * PRODUCTS * FRAGMENTS;
   signs += (at.at(TIMED_signs, now) * num_tiles + tile) * (PRODUCTS * SIGNS);
+#if NORM
+  latents += (at.at(TIMED_latents, now) * num_tiles + tile) * (ROWS * H);
+  spreads += (at.at(TIMED_spreads, now) * num_tiles + tile) * ROWS;
+#endif
 
   // All that is needed for the first product is read before any of it is waited for.
   typedef OfNodes R;
@@ -633,6 +771,9 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     Backward::multiply(sums, cotangent, of_product);
     if (m > 0) of_product.start(transposed + (m - 1) * FRAGMENTS);
     Backward::copy_out(cotangents[m] + number * (ROWS * H), cotangent);
+#if NORM
+    if (m == 0) pull_through_norm(sums, latents, spreads, (float2*)of_warps);
+#endif
     Backward::for_pairs(sums, [&](int row, int column, float* v, int pair) {
       v[0] = positive[m] >> first_sign(pair) & 1 ? v[0] : 0.0f;
       v[1] = positive[m] >> (first_sign(pair) + 16) & 1 ? v[1] : 0.0f;

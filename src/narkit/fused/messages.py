@@ -9,7 +9,8 @@ For every receiver j, over all senders i and third nodes k:
 
 Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j + send_i)`. With three products but
 without attention, latents are made of what edges are given: `latent_ij = ReLU(s_ij V + v)`, where s_ij are all features
-that latents are made of, see `latent_features`. The mean of message_ij over i is given, too, if it is asked for. Where
+that latents are made of, see `latent_features`; they may be normalised over their features, as by a LayerNorm whose
+scale and offset are part of Me and receive. The mean of message_ij over i is given, too, if it is asked for. Where
 not everyone may send to everyone, message_ij is -1e6 for an i that may not send to j.
 
 The forward kernel holds a tile of edges (i, j), walks over k with a running softmax, and hands the tile through the
@@ -30,6 +31,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
+from narkit.fused import launch
 from narkit.fused.launch import Kernel, Output
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import frozen
@@ -37,6 +39,7 @@ from narkit.loops.deferred_gradients import STACKED
 
 TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
 BACKWARD_THREADS = 256  # of a block in the backward kernel of the products, as in messages.cu
+ROOM_FOR_TWO = 113 * 1024  # of shared memory per block, if two blocks share a multiprocessor of a large GPU
 MOST_PARTS = 8  # blocks that share the backward of a sample's attention; each has its own part of some sums
 
 ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
@@ -84,6 +87,7 @@ class Options(NamedTuple):
     slope: float = 0.0  # of the attention's LeakyReLU
     mean: bool = False  # whether the mean of the messages is given beside their maximum
     masked: bool = False  # whether not everyone may send to everyone
+    norm: bool = False  # whether latents, of what edges are given, are normalised over their features
 
 
 class Tiling(NamedTuple):
@@ -136,6 +140,7 @@ def _kernel(name, terms, scalars, weights, options: Options, grid, shared_bytes,
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(weights.attention is not None),
         "LATENT": int(weights.has_latents), "MEAN": int(options.mean), "MASK": int(options.masked),
+        "NORM": int(options.norm),
         "SLOPE": float(options.slope),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers, "TERMS": terms.shape[-1],
     }  # fmt: skip
@@ -152,6 +157,7 @@ class Saved(NamedTuple):
     signs: Int[Array, "sample tile product word"]  # bits: which inputs of the products are above zero
     operands: tuple[Array, ...]  # these inputs (sample, tile, row, hidden)
     mean: Float[Array, "sample node hidden"] | None  # of the messages, if it is asked for
+    spreads: Float[Array, "sample tile row"] | None  # of latents that are normalised: 1 / their standard deviations
 
 
 class _Gradients(NamedTuple):
@@ -173,6 +179,10 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_messages, d_give
     tile, shares = tiling.rows * TILE_STRIDE * 2, BACKWARD_THREADS // 32 * tiling.rows * 8 * steps * 4
     shared = tile + max(tile, shares) + tiling.rows * num_scalars * 4
     rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"), (5, "TIMED_signs"))
+    before_norm = [] if saved.spreads is None else [saved.operands[0], saved.spreads]
+    if before_norm:
+        first = 6 + len(d_messages) + len(d_given)
+        rows_read += ((first, "TIMED_latents"), (first + 1, "TIMED_spreads"))
     rows_written = (*((i, "TIMED_cotangents") for i in range(num_products)), (num_products + 3, "TIMED_small"))
     kernel = _kernel(
         "messages_backward", terms, scalars, weights, options, (tiling.tiles, 1), shared,
@@ -186,6 +196,7 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_messages, d_give
     }
     written = kernel(
         scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, *d_messages, *d_given,
+        *before_norm,
         outputs=[*[tiling.operand(samples)] * num_products, *layout.values()],
     )  # fmt: skip
     return _Gradients(written[:num_products], **dict(zip(layout, written[num_products:], strict=True)))
@@ -199,9 +210,9 @@ class OfFeatures(NamedTuple):
     scale: float  # of the logits
 
 
-def _attention_backward_bytes(num_nodes: int, num_scalars: int, of_features: OfFeatures | None) -> int:
+def _attention_backward_bytes(num_nodes: int, num_scalars: int, group: int, of_features: OfFeatures | None) -> int:
     """What its warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
-    sent = min(-(-num_nodes // 4) * 4, 8 if num_scalars > 8 else 16)
+    sent = min(-(-num_nodes // 4) * 4, group)
     halves = 1 if num_nodes <= 8 else 2
     width, rows, steps = 8 * halves, (sent + 4) * halves + sent // 2, -(-num_scalars // 8)
     flipped = 4 * num_scalars if 4 < num_scalars < 8 else 32
@@ -237,9 +248,12 @@ def attention_backward(
     num_scalars = scalars.shape[-1]
     fours = -(-n // 4)
     parts = min(fours, MOST_PARTS)
-    shared = _attention_backward_bytes(n, num_scalars, of_features)
+    group = 8 if num_scalars > 8 else 16
+    if of_features is not None and _attention_backward_bytes(n, num_scalars, 16, of_features) <= ROOM_FOR_TWO:
+        group = 16 if launch.shared_bytes_of_a_block() >= ROOM_FOR_TWO else group
+    shared = _attention_backward_bytes(n, num_scalars, group, of_features)
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
-    macros |= {"PARTS": parts, "SHARED_BYTES": shared, "FEATURES": 0}
+    macros |= {"PARTS": parts, "SHARED_BYTES": shared, "GROUP": group, "FEATURES": 0}
     rows_read, features = (*ROWS_READ, (4, "TIMED_record")), []
     if of_features is not None:
         features = [of_features.features]
@@ -298,6 +312,9 @@ def forward_saving(
     if options.mean:
         outputs.append(((samples, n, H), jnp.float32))
         written.append((4, "TIMED_mean"))
+    if options.norm:
+        written.append((len(outputs), "TIMED_spreads"))
+        outputs.append(((samples, tiling.tiles, tiling.rows), jnp.float32))
     written += [(len(outputs) + i, "TIMED_operands") for i in range(num_products)]
     outputs += [tiling.operand(samples)] * num_products
     rows = (ROWS_READ, tuple(written))
@@ -305,7 +322,8 @@ def forward_saving(
         "messages_forward_saving", terms, scalars, weights, options, connected, rows, outputs
     )
     mean = rest.pop(0) if options.mean else None
-    return Saved(message, best, record, signs, tuple(rest), mean)
+    spreads = rest.pop(0) if options.norm else None
+    return Saved(message, best, record, signs, tuple(rest), mean, spreads)
 
 
 def _run_forward(name: str, terms, scalars, weights, options: Options, connected, rows, outputs) -> list[Array]:
@@ -317,6 +335,7 @@ def _run_forward(name: str, terms, scalars, weights, options: Options, connected
         shared = max(shared, attention_bytes(n, num_scalars))
     steps = -(-num_scalars // 16)
     shared += tiling.rows * 4 * (16 * steps + 8 if weights.is_wide else num_scalars)
+    shared += tiling.rows * WARPS * 8 * options.norm
     kernel = _kernel(name, terms, scalars, weights, options, (tiling.receiver_blocks, 1), shared, rows)
     # Without attention its operands are not read; any will do.
     attention = weights.attention or Attention(weights.value, weights.value_offset)

@@ -8,7 +8,6 @@ import equinox as eqx
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.algorithms import ALGORITHMS
 from narkit.fused.bases import bind_together
 from narkit.fused.decoders import FusedDecoders, bind_decoders
 from narkit.fused.loop import FUSED_LOOP
@@ -31,6 +30,7 @@ class FusedReasoner(BoundNetwork):
     processor: FusedProcessor
     output_decoders: FusedDecoders
     hint_decoders: FusedDecoders
+    whole: tuple[str, ...] = eqx.field(static=True)  # none: what kernels read of edge pointers are means
     loop: ClassVar[Backend] = FUSED_LOOP
 
     @property
@@ -57,7 +57,7 @@ class FusedReasoner(BoundNetwork):
 def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
     """The fast form of a network that `accelerate` has recognised, for one of its algorithms; see `Reasoner.bind`."""
     reasoner.check_algorithm(algorithm)
-    spec = ALGORITHMS[algorithm].transformed_spec
+    spec = reasoner.spec(algorithm)
     encoders = reasoner.encoders[algorithm]
     # Where hints are read again, they go from their decoders straight into the rows of the next step.
     columns = row_columns(spec, tuple(encoders.linears)) if reasoner.hints is Hints.ENCODED else None
@@ -71,6 +71,7 @@ def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
             processor=bind_processor(reasoner.processor, bases),
             output_decoders=bind_decoders(reasoner.output_decoders[algorithm], spec, bases),
             hint_decoders=bind_decoders(reasoner.hint_decoders[algorithm], spec, bases, columns),
+            whole=(),
         )
 
     return bind_together(bind_all, encoders.bases(spec))

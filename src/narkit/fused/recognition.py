@@ -53,14 +53,14 @@ _MESSAGE_PASSING_FIELDS = {"message_passing", "latent_size"}
 
 ATTENTION_OPTIONS = (
     "reversed_edges", "further_values", "residual", "maxima", "learnt_scale", "reads", "scale", "both_directions",
-    "values_of_kj",
+    "values_of_kj", "norm",
 )  # fmt: skip
 """The options of Triplet Edge Attention that have kernels inside TEAM; the layer on its own has none with them."""
 
 KNOWN_FIELDS: dict[type, set[str]] = {
     Reasoner: {
         "encoders", "output_decoders", "hint_decoders", "processor", "algorithms", "hidden_size", "hints",
-        "processor_name", "processor_options",
+        "processor_name", "processor_options", "interfaces",
     },
     Encoders: {"linears", "hidden_size"},
     Decoders: {"by_probe", "hidden_size", "latent_size"},
@@ -156,8 +156,8 @@ def _recognise_team(processor: TEAM) -> tuple[BindProcessor, str]:
         raise Refusal(f"the kernels are written for {NUM_MAXIMA} maxima per edge, not {width}")
     has_options = any(_is_on(getattr(layer, name)) for name in ATTENTION_OPTIONS)
     if has_options or processor.message_passing.from_means is not None or processor.latent_size:
-        if processor.message_passing.gate is None:
-            raise Refusal("TEAM with options but without a gate has no kernels")
+        if layer.norm is not None and processor.latent_size:
+            raise Refusal("latents behind a LayerNorm that decoders read have no kernels")
         return bind_team_with_options, ""
     return bind_team, ""
 

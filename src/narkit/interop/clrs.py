@@ -55,7 +55,9 @@ def from_haiku(algorithms: str | Sequence[str], params: Parameters, processor: s
 
 
 def to_haiku(reasoner: Reasoner) -> dict[str, dict[str, np.ndarray]]:
-    """The parameters of a reasoner in dm-clrs's form. The processor must be one that dm-clrs has."""
+    """The parameters of a reasoner in dm-clrs's form. Processor and interfaces must be such that dm-clrs has."""
+    if changed := reasoner.interfaces.changed:
+        raise ValueError(f"expected interfaces as dm-clrs has them, got a network with {changed}")
     return {
         name: {key: np.asarray(array) for key, array in _arrays(layer).items()}
         for name, layer in _layers(reasoner).items()

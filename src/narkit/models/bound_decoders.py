@@ -5,20 +5,22 @@ All Linears of nodes are one product; its columns are shared out among the decod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from narkit.models.edge_pointers import BoundEdgePointerDecoder, Pointers
 from narkit.models.encoders import num_scalars
 from narkit.models.features import Scalars
 from narkit.models.merged_linears import MergedLinears
-from narkit.models.pointer_decoders import PointerDecoder, points
+from narkit.models.pointer_decoders import KeptPointers, PointerDecoder, points
 from narkit.models.value_decoders import EdgeDecoders, GraphDecoders
 from narkit.spec import Kind, Location, Probe
 
 Probes = tuple[tuple[str, Probe], ...]
+NO_POINTERS: Mapping[str, Array] = {}
 
 
 class BoundDecoders(eqx.Module):
@@ -30,6 +32,9 @@ class BoundDecoders(eqx.Module):
     pointers: tuple[PointerDecoder | None, ...]  # of probes that point from nodes or edges
     edges: EdgeDecoders  # of other probes of edges
     graph: GraphDecoders
+    # For every probe what the logits of a pointer get where options of the interfaces are on.
+    kept: tuple[KeptPointers | None, ...]
+    edge_pointers: tuple[BoundEdgePointerDecoder | None, ...]
 
     def __call__(
         self,
@@ -37,8 +42,13 @@ class BoundDecoders(eqx.Module):
         hidden: Float[Array, "batch node hidden"],
         next_hidden: Float[Array, "batch node hidden"],
         edge_latents: Float[Array, "batch node node latent"] | None,
+        pointers: Pointers = NO_POINTERS,
+        attention: Float[Array, "batch node node node"] | None = None,
     ) -> dict[str, Array]:
-        """The logits of every decoded probe for a batch at one step."""
+        """The logits of every decoded probe for a batch at one step.
+
+        Where edge pointers are read whole, `pointers` are those and `attention` the processor's, if it has one.
+        """
         nodes = self.on_nodes(scalars.node, hidden, next_hidden)
         edges = (scalars.edge,) if edge_latents is None else (scalars.edge, edge_latents)
         graph_logits = self.graph(scalars, hidden, next_hidden)
@@ -47,7 +57,12 @@ class BoundDecoders(eqx.Module):
         def from_pointer(i: int) -> Array:
             decoder = self.pointers[i]
             assert decoder is not None
-            return decoder(nodes, *edges)
+            logits = decoder(nodes, *edges)
+            if (kept := self.kept[i]) is not None:
+                logits = logits + kept((scalars.node, hidden, next_hidden), scalars.edge)
+            if (edge_pointer := self.edge_pointers[i]) is not None:
+                logits = logits + edge_pointer((scalars.node, hidden, next_hidden), edges, pointers, attention)
+            return logits
 
         return logits_by_probe(self.probes, self.columns, nodes, edge_logits, graph_logits, from_pointer)
 

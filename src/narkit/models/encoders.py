@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from narkit.models.edge_pointers import is_edge_pointer, means, pointed_at
 from narkit.models.features import Bases, Scalars, join
 from narkit.models.layers import Linear
 from narkit.spec import Kind, Location, Probe, Spec, Stage
@@ -23,9 +24,11 @@ class Encoders(eqx.Module):
 
     linears: dict[str, tuple[Linear, ...]]
     hidden_size: int = eqx.field(static=True)
+    pointed_at: dict[str, Linear] | None  # of edge pointers that are read whole: G of `edge_pointers`
 
-    def __init__(self, spec: Spec, hidden_size: int, *, key: PRNGKeyArray):
-        """Builds encoders for every probe of `spec`; leave out those that are not to be encoded."""
+    def __init__(self, spec: Spec, hidden_size: int, whole: Sequence[str] = (), *, key: PRNGKeyArray):
+        """Builds encoders for every probe of `spec`; leave out those that are not to be encoded. `whole` names the edge
+        pointers that are read whole."""
         keys = jax.random.split(key, len(spec))
         linears = {
             name: _linears(probe, hidden_size, key=k) for (name, probe), k in zip(spec.items(), keys, strict=True)
@@ -33,12 +36,26 @@ class Encoders(eqx.Module):
         # In the order in which JAX gives dictionaries back, so that a network reads the same inside `jax.jit` and out.
         self.linears = dict(sorted(linears.items()))
         self.hidden_size = hidden_size
+        self.pointed_at = None
+        if whole:
+            further = jax.random.split(jax.random.fold_in(key, 1), len(whole))
+            inputs = _num_pointed_at(spec)
+            self.pointed_at = {
+                name: Linear(inputs, hidden_size, key=k, stddev=hidden_size**-0.5)
+                for name, k in zip(sorted(whole), further, strict=True)
+            }
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The edge pointers that are read whole."""
+        return tuple(self.pointed_at or ())
 
     def bases(self, spec: Spec) -> Bases:
         """The bases of node, edge and graph features, in the order in which `scalars_of` lays out the scalars."""
         at = {location: [] for location in Location}
         for name, linears in self.linears.items():
             at[feature_location(spec[name])].extend(linears)
+        at[Location.EDGE].extend((self.pointed_at or {}).values())
         return Bases(
             *(join(at[location], self.hidden_size) for location in (Location.NODE, Location.EDGE, Location.GRAPH))
         )
@@ -60,18 +77,30 @@ class Reading(eqx.Module):
     """What a network reads at a step, for a batch."""
 
     rows: Float[Array, "batch node scalar"]  # as in `Scalars`
-    edges: dict[str, Float[Array, "batch node node _"]]  # scalars of the probes that are features of edges
+    # Of the probes that are features of edges their scalars, or edge pointers as they are where they are read whole.
+    edges: dict[str, Float[Array, "batch node node _"]]
 
     @classmethod
-    def of(cls, spec: Spec, values: Values, num_nodes: int) -> Reading:
+    def of(cls, spec: Spec, values: Values, num_nodes: int, whole: Sequence[str] = ()) -> Reading:
         """Of the values of a batch, in the order of the encoders."""
         rows = jax.vmap(lambda sample: scalars_of(spec, sample, num_nodes).rows)(values)
-        return cls(rows, edge_scalars(spec, values))
+        return cls(rows, edge_scalars(spec, values, whole))
 
-    def scalars(self, num_node_scalars: int) -> Scalars:
+    def scalars(self, num_node_scalars: int, whole: Sequence[str] = ()) -> Scalars:
+        parts = [means(values) if name in whole else values for name, values in self.edges.items()]
+        if whole:
+            plain = self._side_by_side([values for name, values in self.edges.items() if name not in whole])
+            node = self.rows[..., :num_node_scalars]
+            parts += [pointed_at(self.edges[name], plain, node) for name in whole]
+        return Scalars(self.rows, self._side_by_side(parts), num_node_scalars)
+
+    def _side_by_side(self, parts: list[Array]) -> Float[Array, "batch node node scalar"]:
         none = jnp.zeros((*self.rows.shape[:2], self.rows.shape[1], 0))
-        edges = jnp.concatenate(list(self.edges.values()), axis=-1) if self.edges else none
-        return Scalars(self.rows, edges, num_node_scalars)
+        return jnp.concatenate(parts, axis=-1) if parts else none
+
+    def pointers(self, whole: Sequence[str]) -> dict[str, Float[Array, "batch node node node"]]:
+        """The edge pointers that are read whole."""
+        return {name: self.edges[name] for name in whole}
 
     def adjacency(self, spec: Spec) -> Bool[Array, "batch node node"]:
         """Who may talk to whom: self-loops, either direction of a node pointer, either direction of an edge mask."""
@@ -86,10 +115,30 @@ class Reading(eqx.Module):
         return connected
 
 
-def edge_scalars(spec: Spec, values: Values) -> dict[str, Array]:
-    """The scalars of those probes that are features of edges."""
+def edge_scalars(spec: Spec, values: Values, whole: Sequence[str] = ()) -> dict[str, Array]:
+    """The scalars of those probes that are features of edges; edge pointers in `whole` as they are."""
     found = {name: value for name, value in values.items() if feature_location(spec[name]) is Location.EDGE}
-    return {name: _scalars(spec[name], value) for name, value in found.items()}
+    return {name: value if name in whole else _scalars(spec[name], value) for name, value in found.items()}
+
+
+def edge_columns(spec: Spec, names: Sequence[str]) -> dict[str, int]:
+    """Where the scalars of a probe begin in those of an edge, for those of the encoded probes that are there."""
+    columns, at = {}, 0
+    for name in names:
+        if feature_location(spec[name]) is Location.EDGE:
+            columns[name] = at
+            at += 2 if is_edge_pointer(spec[name]) else num_scalars(spec[name])
+    return columns
+
+
+def _num_pointed_at(spec: Spec) -> int:
+    """How many scalars `pointed_at` gives: those of an edge twice, without edge pointers, and those of a node."""
+    plain = [probe for probe in spec.values() if not is_edge_pointer(probe)]
+    edge, node = (
+        sum(num_scalars(probe) for probe in plain if feature_location(probe) is location)
+        for location in (Location.EDGE, Location.NODE)
+    )
+    return 2 * edge + node
 
 
 def row_columns(spec: Spec, names: Sequence[str]) -> dict[str, int]:
@@ -133,8 +182,7 @@ def _scalars(probe: Probe, value: Array) -> Array:
         case Kind.CATEGORICAL:
             return value
         case Kind.POINTER if probe.location is Location.EDGE:
-            # Averaged over the edges that enter a node, and over those that leave it.
-            return jnp.stack([value.mean(-3), value.mean(-2)], axis=-1)
+            return means(value)
         case _:
             return value[..., None]
 

@@ -38,6 +38,7 @@ class FeedbackForm:
     num_nodes: int
     encoded: tuple[str, ...]  # all probes that a step reads, in the order of the encoders
     together: tuple[str, ...]  # the hints in `edges_together`
+    whole: tuple[str, ...] = ()  # the edge pointers that steps read whole
 
     @functools.cached_property
     def of_edges(self) -> frozenset[str]:
@@ -49,7 +50,7 @@ class FeedbackForm:
         rows = feedback.rows
         if rows is None:  # the same at every step
             rows = checkpoint_name(self._rows(inputs), SAVED)
-        edges = {**edge_scalars(self.spec, inputs), **feedback.edges}
+        edges = {**edge_scalars(self.spec, inputs, self.whole), **feedback.edges}
         if feedback.edges_together is not None:
             widths = [num_scalars(self.spec[name]) for name in self.together]
             edges |= zip(self.together, split_outputs(feedback.edges_together, widths), strict=True)
@@ -69,7 +70,7 @@ class FeedbackForm:
         rows, together = feedback.rows, feedback.edges_together
         if rows is None and any(name not in self.of_edges for name in hints):
             rows = self._rows({**inputs, **hints})
-        edges = edge_scalars(self.spec, hints)
+        edges = edge_scalars(self.spec, hints, self.whole)
         if together is None and self.together:
             together = jnp.concatenate([edges.pop(name) for name in self.together], axis=-1)
         return Feedback(rows, edges | feedback.edges, together)

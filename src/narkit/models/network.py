@@ -18,10 +18,13 @@ from narkit.data.batch import Batch
 from narkit.errors import BatchError, UnknownNameError
 from narkit.loops.backend import PLAIN, Backend
 from narkit.models.bound_decoders import BoundDecoders, decoded_together
-from narkit.models.decoders import Decoders
-from narkit.models.encoders import Encoders, Reading, Values, as_values, scalars_of
+from narkit.models.comparisons import compare, with_comparisons
+from narkit.models.decoders import Decoders, Surroundings
+from narkit.models.edge_pointers import Pointer, attention_terms, is_edge_pointer
+from narkit.models.encoders import Encoders, Reading, Values, as_values
 from narkit.models.features import Scalars
 from narkit.models.feedback import Feedback
+from narkit.models.interfaces import EdgePointers, Interfaces, NodePointers
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
 from narkit.settings import whole_number
@@ -82,6 +85,8 @@ class Reasoner(eqx.Module):
     - `processor`: a name in `narkit.PROCESSORS`, or a configured class, `functools.partial(TEAM, num_heads=4)`.
     - `hidden_size`: the width of all features and of the hidden state.
     - `hints`: "encoded", "decoded" or "none", see `Hints`.
+    - `edge_pointers`, `node_pointers`, `keep_pointers`, `comparisons`: options of how probes get in and out, see
+      `narkit.models.interfaces.Interfaces`. By default all is as in the reference.
     """
 
     encoders: dict[str, Encoders]
@@ -93,6 +98,9 @@ class Reasoner(eqx.Module):
     hints: Hints = eqx.field(static=True)
     processor_name: str = eqx.field(static=True)  # with the options, what a file says to build the processor again
     processor_options: str = eqx.field(static=True)
+    interfaces: Interfaces = eqx.field(static=True)
+    # By algorithm and edge pointer, b of `narkit.models.edge_pointers`; None where the processor is told of none.
+    attention_terms: dict[str, dict[str, Float[Array, " 3"]]] | None
 
     def __init__(
         self,
@@ -101,6 +109,10 @@ class Reasoner(eqx.Module):
         hidden_size: int = 128,
         hints: Hints | str = Hints.ENCODED,
         *,
+        edge_pointers: EdgePointers | str = EdgePointers.MEANS,
+        node_pointers: NodePointers | str = NodePointers.REVERSE,
+        keep_pointers: bool = False,
+        comparisons: bool = False,
         key: PRNGKeyArray,
     ):
         names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
@@ -111,6 +123,7 @@ class Reasoner(eqx.Module):
             self.hints = Hints(hints)
         except ValueError:
             raise UnknownNameError("hint mode", hints, [mode.value for mode in Hints]) from None
+        self.interfaces = Interfaces(edge_pointers, node_pointers, keep_pointers, comparisons)
         self.algorithms = tuple(ALGORITHMS[name].name for name in names)
         self.hidden_size = hidden_size
         processor_key, *keys = jax.random.split(key, 1 + len(names))
@@ -119,26 +132,39 @@ class Reasoner(eqx.Module):
         self.encoders, self.output_decoders, self.hint_decoders = {}, {}, {}
         for name, algorithm_key in zip(self.algorithms, keys, strict=True):
             encoder_key, output_key, hint_key = jax.random.split(algorithm_key, 3)
-            spec = ALGORITHMS[name].transformed_spec
-            latent_size = self.processor.latent_size
-            self.encoders[name] = Encoders(_encoded(spec, self.hints), hidden_size, key=encoder_key)
-            self.output_decoders[name] = Decoders(_at(spec, Stage.OUTPUT), hidden_size, latent_size, key=output_key)
+            spec = self.spec(name)
+            encoded = _encoded(spec, self.hints)
+            whole = _whole(encoded, self.interfaces)
+            sizes = (hidden_size, self.processor.latent_size)
+            around = Surroundings(self.interfaces, encoded, self.processor.attends)
+            self.encoders[name] = Encoders(encoded, hidden_size, whole, key=encoder_key)
+            self.output_decoders[name] = Decoders(_at(spec, Stage.OUTPUT), *sizes, around, key=output_key)
             decoded = {} if self.hints is Hints.NONE else _at(spec, Stage.HINT)
-            self.hint_decoders[name] = Decoders(decoded, hidden_size, latent_size, key=hint_key)
+            self.hint_decoders[name] = Decoders(decoded, *sizes, around, key=hint_key)
+        told = {name: encoders.whole for name, encoders in self.encoders.items() if encoders.whole}
+        starts = {name: {pointer: jnp.zeros(3) for pointer in whole} for name, whole in told.items()}
+        self.attention_terms = starts if starts and self.processor.attends else None
+
+    def spec(self, algorithm: str) -> Spec:
+        """The probes that the network knows of one of its algorithms: those of networks, and perhaps comparisons."""
+        spec = ALGORITHMS[algorithm].transformed_spec
+        return with_comparisons(spec) if self.interfaces.comparisons else spec
 
     def bind(self, algorithm: str) -> BoundReasoner:
         """The network for one of its algorithms, with the encoders folded into processor and decoders."""
         self.check_algorithm(algorithm)
-        spec = ALGORITHMS[algorithm].transformed_spec
+        spec = self.spec(algorithm)
         encoders = self.encoders[algorithm]
-        bases = encoders.bases(spec)
+        bases, encoded = encoders.bases(spec), tuple(encoders.linears)
         return BoundReasoner(
             algorithm=algorithm,
-            encoded=tuple(encoders.linears),
+            encoded=encoded,
             num_node_scalars=len(bases.node.directions),
             processor=self.processor.bind(bases),
-            output_decoders=self.output_decoders[algorithm].bind(spec, bases),
-            hint_decoders=self.hint_decoders[algorithm].bind(spec, bases),
+            output_decoders=self.output_decoders[algorithm].bind(spec, bases, encoded),
+            hint_decoders=self.hint_decoders[algorithm].bind(spec, bases, encoded),
+            whole=encoders.whole,
+            attention_terms=(self.attention_terms or {}).get(algorithm),
         )
 
     def check_algorithm(self, algorithm: str) -> None:
@@ -159,12 +185,20 @@ def _encoded(spec: Spec, hints: Hints) -> dict:
     }
 
 
+def _whole(encoded: Spec, interfaces: Interfaces) -> list[str]:
+    """The edge pointers that are read whole."""
+    if interfaces.edge_pointers is not EdgePointers.LOSSLESS:
+        return []
+    return [name for name, probe in encoded.items() if is_edge_pointer(probe)]
+
+
 class LastStep(eqx.Module):
     """What the output decoders read: the features and hidden states of each sample's own last step."""
 
     scalars: Scalars
     hidden: Float[Array, "*batch node hidden"]
     next_hidden: Float[Array, "*batch node hidden"]
+    pointers: dict[str, Pointer] = eqx.field(default_factory=dict)  # from edges, where they are read whole
 
 
 class BoundNetwork(eqx.Module):
@@ -176,15 +210,22 @@ class BoundNetwork(eqx.Module):
 
     algorithm: eqx.AbstractVar[str]
     encoded: eqx.AbstractVar[tuple[str, ...]]  # the probes that a step reads, in the order of the encoders
+    whole: eqx.AbstractVar[tuple[str, ...]]  # the edge pointers among them that it reads whole
     loop: ClassVar[Backend] = PLAIN  # how the loop over its steps runs
 
     @property
     def spec(self) -> Spec:
-        return ALGORITHMS[self.algorithm].transformed_spec
+        return with_comparisons(ALGORITHMS[self.algorithm].transformed_spec, self.encoded)
+
+    def inputs(self, batch: DeviceBatch) -> dict[str, Array]:
+        """The inputs of a batch as steps read them."""
+        spec = ALGORITHMS[self.algorithm].transformed_spec
+        return compare(spec, as_values(spec, batch.inputs, batch.num_nodes), self.encoded)
 
     def read(self, values: Values) -> Reading:
         """What a step reads, of the values of all encoded probes."""
-        return Reading.of(self.spec, {name: values[name] for name in self.encoded}, values["pos"].shape[-1])
+        chosen = {name: values[name] for name in self.encoded}
+        return Reading.of(self.spec, chosen, values["pos"].shape[-1], self.whole)
 
     @property
     @abc.abstractmethod
@@ -219,6 +260,8 @@ class BoundReasoner(BoundNetwork):
     processor: BoundProcessor
     output_decoders: BoundDecoders
     hint_decoders: BoundDecoders
+    whole: tuple[str, ...] = eqx.field(static=True)
+    attention_terms: dict[str, Float[Array, " 3"]] | None
 
     @property
     def decoded_together(self) -> tuple[str, ...]:
@@ -227,25 +270,43 @@ class BoundReasoner(BoundNetwork):
     def step(
         self, reading: Reading, hidden: Float[Array, "batch node hidden"], *, soften: bool = False
     ) -> tuple[LastStep, dict[str, Array], Feedback]:
-        scalars = reading.scalars(self.num_node_scalars)
+        scalars = reading.scalars(self.num_node_scalars, self.whole)
         connected = reading.adjacency(self.spec)
-        next_hidden, latents = jax.vmap(self.processor.with_latents)(scalars, connected, hidden)
-        logits = self.hint_decoders(scalars, hidden, next_hidden, latents)
-        return LastStep(scalars, hidden, next_hidden), logits, Feedback()
+        pointers = reading.pointers(self.whole)
+        terms, attention = self._terms(pointers), None
+        if not self.whole:
+            next_hidden, latents = jax.vmap(self.processor.with_latents)(scalars, connected, hidden)
+        else:
+            process = jax.vmap(self.processor.step_attending)
+            next_hidden, latents, attention = process(scalars, connected, hidden, terms)
+        logits = self.hint_decoders(scalars, hidden, next_hidden, latents, pointers, attention)
+        return LastStep(scalars, hidden, next_hidden, pointers), logits, Feedback()
 
     def outputs(self, last: LastStep) -> dict[str, Array]:
-        latents = jax.vmap(self.processor.edge_latents)(last.scalars, last.hidden)
-        return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
+        attention = None
+        if not self.whole:
+            latents = jax.vmap(self.processor.edge_latents)(last.scalars, last.hidden)
+        else:
+            attend = jax.vmap(self.processor.attend)
+            latents, attention = attend(last.scalars, last.hidden, self._terms(last.pointers))
+        return self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents, last.pointers, attention)
+
+    def attention(
+        self, reading: Reading, hidden: Float[Array, "batch node hidden"]
+    ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node node"] | None]:
+        """The next hidden states, and how much each third node k counts for the edge from i to j: (batch, i, j, k),
+        the mean over heads, for looking at; None if the processor has no attention over third nodes."""
+        scalars, terms = reading.scalars(self.num_node_scalars, self.whole), self._terms(reading.pointers(self.whole))
+        process = jax.vmap(self.processor.step_attending)
+        next_hidden, _, weights = process(scalars, reading.adjacency(self.spec), hidden, terms)
+        return next_hidden, weights
+
+    def _terms(self, pointers: dict[str, Pointer]) -> Pointer | None:
+        """What the logits of the processor's attention get of edge pointers."""
+        return None if self.attention_terms is None else attention_terms(self.attention_terms, pointers)
 
 
-def first_features(
-    reasoner: Reasoner, batch: Batch
-) -> tuple[Float[Array, "node hidden"], Float[Array, "node node hidden"], Float[Array, " hidden"]]:
-    """The features of nodes, edges and the graph that the processor reads at the first step of the first sample."""
-    one = DeviceBatch.of(batch[:1])
-    spec = ALGORITHMS[one.algorithm].transformed_spec
-    encoders = reasoner.encoders[one.algorithm]
-    first = {**one.inputs, **{name: values[0] for name, values in one.hints.items()}}
-    values = as_values(spec, {name: first[name][0] for name in encoders.linears}, one.num_nodes)
-    scalars, bases = scalars_of(spec, values, one.num_nodes), encoders.bases(spec)
-    return bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph)
+def first_values(network: BoundNetwork, batch: DeviceBatch) -> dict[str, Array]:
+    """What a network reads at the first step of a batch, probe by probe."""
+    hints = {name: values[0] for name, values in batch.hints.items()}
+    return {**network.inputs(batch), **as_values(network.spec, hints, batch.num_nodes)}

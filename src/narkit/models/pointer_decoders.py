@@ -4,9 +4,20 @@ With the Linears a, b and d of nodes and e of edges, of a pointer from node i to
 
     logit_ip  = w max(a_i, b_p + e_pi) + c
     logit_ijk = w max(a_i + b_j + e_ij, d_k) + c
+
+Options of `narkit.Reasoner` add to this. A pointer P from nodes is read as a feature of the edge ip, but decoded from
+the edge pi alone, so that to keep it a node has to find p again by its content. With `node_pointers="both"` another
+Linear e' sees the edge ip, and with `keep_pointers` the logits get the pointers q that were read, each times a gate of
+the node:
+
+    logit_ip = w max(a_i, b_p + e_pi + e'_ip) + c + sum_q gamma_i,q P_ip,q
+
+Of pointers from edges, see `edge_pointers`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -31,6 +42,7 @@ class PointerDecoder(eqx.Module):
     columns: tuple[int, ...] = eqx.field(static=True)  # where a, b (and d) begin in the outputs of nodes
     on_edges: FoldedLinear  # e
     score: Linear  # w and c
+    on_reverse: FoldedLinear | None = None  # e', of a pointer from nodes that is decoded from both directions
 
     def __call__(
         self,
@@ -42,8 +54,24 @@ class PointerDecoder(eqx.Module):
         width = self.score.weight.shape[0]
         of_nodes = [nodes[..., start : start + width] for start in self.columns]
         of_edges = self.on_edges(edge_scalars, *edge_latents)
+        if self.on_reverse is not None:
+            of_edges = of_edges + jnp.swapaxes(self.on_reverse(edge_scalars, *edge_latents), 1, 2)
         formula = _from_nodes if self.probe.location is Location.NODE else _from_edges
         return jax.vmap(lambda own, edge: formula(own, edge, self.score))(of_nodes, of_edges)
+
+
+class KeptPointers(eqx.Module):
+    """What the logits of a pointer from nodes get of the pointers that were read."""
+
+    on_nodes: FoldedLinear  # the gates gamma
+    columns: tuple[int, ...] = eqx.field(static=True)  # where the pointers are among the scalars of an edge
+
+    def __call__(
+        self, nodes: Sequence[Float[Array, "batch node _"]], edge_scalars: Float[Array, "batch node node scalar"]
+    ) -> Float[Array, "batch node node"]:
+        """`nodes` is what Linears of nodes read."""
+        pointers = jnp.stack([edge_scalars[..., column] for column in self.columns], axis=-1)
+        return jnp.sum(self.on_nodes(*nodes)[:, :, None] * pointers, axis=-1)
 
 
 def _from_nodes(nodes: list[Array], edges: Array, score: Linear) -> Float[Array, "node node"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from narkit import __version__
 from narkit.algorithms import ALGORITHMS
 from narkit.errors import UnknownNameError
 from narkit.files import write_whole
+from narkit.models.interfaces import read_interfaces
 from narkit.models.network import Reasoner
 from narkit.models.processors import PROCESSORS
 
@@ -40,7 +42,10 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
     if dtype not in DTYPES:
         raise UnknownNameError("type to store weights in", dtype, DTYPES)
     # Stacked seeds, or a network that was edited by hand, would make a file that cannot be loaded.
-    expected = _skeleton(reasoner.algorithms, _named_factory(reasoner), reasoner.hidden_size, reasoner.hints)
+    interfaces = reasoner.interfaces.options
+    expected = _skeleton(
+        reasoner.algorithms, _named_factory(reasoner), reasoner.hidden_size, reasoner.hints, interfaces
+    )
     tensors, wanted = _tensors(reasoner), _tensors(expected)
     misfits = [name for name in wanted if name not in tensors or tensors[name].shape != wanted[name].shape]
     if misfits or set(tensors) != set(wanted):
@@ -57,6 +62,8 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
         "hidden_size": reasoner.hidden_size,
         "hints": reasoner.hints.value,
     }
+    if changed := reasoner.interfaces.changed:  # files without them are as they always were
+        header["interfaces"] = changed
     stored = {name: jnp.asarray(values, dtype) for name, values in tensors.items()}
     write_whole(Path(path), safetensors.flax.save(stored, {METADATA_KEY: json.dumps(header)}))
 
@@ -67,8 +74,11 @@ def load(path: str | os.PathLike) -> Reasoner:
     try:
         names, processor, options = header["algorithms"], header["processor"], header["processor_options"]
         hidden_size, hints = header["hidden_size"], header["hints"]
+        interfaces = read_interfaces(header.get("interfaces", {})).options
     except KeyError as error:
         raise ModelFileError(f"{path}: expected the entry {error} in the metadata, got {sorted(header)}") from None
+    except (ValueError, TypeError) as error:
+        raise ModelFileError(f"{path}: {error}") from None
     for name in names:
         if name not in ALGORITHMS:
             raise ModelFileError(f"{path}: {UnknownNameError('algorithm', name, ALGORITHMS)}; import its module first")
@@ -79,7 +89,7 @@ def load(path: str | os.PathLike) -> Reasoner:
         )
     factory = functools.partial(PROCESSORS[processor], **options) if options else processor
     try:
-        skeleton = _skeleton(names, factory, hidden_size, hints)
+        skeleton = _skeleton(names, factory, hidden_size, hints, interfaces)
     except TypeError as error:
         raise ModelFileError(
             f"{path}: the processor {processor!r} does not take the options {options}: {error}"
@@ -118,10 +128,13 @@ def _named_factory(reasoner: Reasoner) -> Any:
     return functools.partial(PROCESSORS[name], **options) if options else name
 
 
-def _skeleton(algorithms: Any, processor: Any, hidden_size: int, hints: str) -> Reasoner:
+def _skeleton(algorithms: Any, processor: Any, hidden_size: int, hints: str, interfaces: Mapping[str, Any]) -> Reasoner:
     """A reasoner with shapes in place of arrays: nothing is computed."""
-    key = jax.eval_shape(jax.random.key, 0)
-    return eqx.filter_eval_shape(lambda key: Reasoner(tuple(algorithms), processor, hidden_size, hints, key=key), key)
+
+    def make(key: Any) -> Reasoner:
+        return Reasoner(tuple(algorithms), processor, hidden_size, hints, **interfaces, key=key)
+
+    return eqx.filter_eval_shape(make, jax.eval_shape(jax.random.key, 0))
 
 
 def _tensors(reasoner: Reasoner) -> dict[str, Any]:

@@ -284,17 +284,26 @@ class TripletEdgeAttention(eqx.Module):
         pair_ik: Float[Array, "node node hidden"],
         pair_jk: Float[Array, "node node hidden"],
         mask: Mask | None,
+        terms: Float[Array, "node node node"] | None = None,
     ) -> Float[Array, "head node node node"]:
         logits = triplets.attention_logits(pair_ij, pair_ik, pair_jk, self.attention, self.slope)
-        return self.normalise(logits, mask)
+        return self.normalise(logits, mask, terms)
 
     def normalise(
-        self, logits: Float[Array, "head node node node"], mask: Mask | None
+        self,
+        logits: Float[Array, "head node node node"],
+        mask: Mask | None,
+        terms: Float[Array, "node node node"] | None = None,
     ) -> Float[Array, "head node node node"]:
-        """Attention weights from logits: the softmax over the third nodes that the mask allows."""
+        """Attention weights from logits: the softmax over the third nodes that the mask allows.
+
+        `terms` are added to the logits of all heads, behind their scale: a reasoner tells of edge pointers so.
+        """
         logits = logits + self.attention_bias[:, None, None, None]
         if self.scale is not None:
             logits = logits * self._factor(logits.shape[-1])
+        if terms is not None:
+            logits = logits + terms
         if mask is None:
             return jax.nn.softmax(logits, axis=-1)
         return _masked_softmax(logits, mask[:, None, :] | mask[None, :, :])
@@ -325,14 +334,24 @@ class BoundTripletEdgeAttention(eqx.Module):
     def __call__(
         self, scalars: Scalars, mask: Mask | None = None, hidden: Float[Array, "node hidden"] | None = None
     ) -> Float[Array, "node node hidden"]:
+        return self.with_weights(scalars, mask, hidden)[0]
+
+    def with_weights(
+        self,
+        scalars: Scalars,
+        mask: Mask | None = None,
+        hidden: Float[Array, "node hidden"] | None = None,
+        terms: Float[Array, "node node node"] | None = None,
+    ) -> tuple[Float[Array, "node node hidden"], Float[Array, "head node node node"]]:
+        """The edge latents and the attention weights; `terms` are added to the logits."""
         read = self._read(scalars, hidden)
-        weights = self.layer._attend(*self._vectors_of_pairs(scalars, read), mask)
+        weights = self.layer._attend(*self._vectors_of_pairs(scalars, read), mask, terms)
         mixed = self._aggregate(weights, scalars.edge)
         if self.residual is not None:
             mixed = mixed + in_directions(self.residual, scalars.edge)
         if self.maxima is not None:
             mixed = mixed + self.maxima(read, scalars.edge, scalars.graph)
-        return self.layer.finish(mixed)
+        return self.layer.finish(mixed), weights
 
     def _read(self, scalars: Scalars, hidden: Array | None) -> tuple[Array, ...]:
         """What maps of nodes read: scalars, hidden states, or both."""

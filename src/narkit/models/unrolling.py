@@ -101,10 +101,10 @@ def unroll(
         raise ValueError("expected a key to draw the teacher-forced samples with, got None")
     forcing_key, noise_key = (None, None) if key is None else jax.random.split(key)
     together = network.decoded_together if feeds_back else ()
-    form = FeedbackForm(spec, num_nodes, network.encoded, together)
+    form = FeedbackForm(spec, num_nodes, network.encoded, together, network.whole)
     step = Step(form, feeds_back, options.is_hard(training), forcing, keep_hints, options.hint_gradient)
     data = StepData(
-        inputs=as_values(spec, batch.inputs, num_nodes),
+        inputs=network.inputs(batch),
         hints=batch.hints if forcing > 0.0 or callable(keep_hints) else None,
         lengths=jnp.asarray(batch.lengths),
         key=forcing_key if forcing > 0.0 else None,

@@ -1,7 +1,8 @@
-"""`narkit compare`: two systems of a folder of results, or two runs, row by row."""
+"""`narkit compare`: two systems of a folder of results, or two runs, row by row and by their average ranks."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from narkit.errors import UnknownNameError
 from narkit.report.grid import Grid, ResultsError, measured, read_grid
 from narkit.report.paper import labels
 from narkit.report.rendering import text
-from narkit.report.statistics import LEVEL, Comparison, compare
+from narkit.report.statistics import LEVEL, Comparison, Ranking, compare, rank
 from narkit.training.record import RunRecord
 
 SIGNS = {"higher": "▲", "lower": "▼", "unclear": "·", "untested": "?"}
@@ -36,8 +37,12 @@ def side(name: str, results: Path, rule: str | None, grid: Grid | None = None) -
         chosen = rule or _usual_rule(record)
         if chosen not in record.rules:
             raise UnknownNameError("rule", chosen, record.rules)
-        scores = {each: np.asarray(record.test_scores(each, chosen)) for each in record.config.algorithms}
-        return Side(f"{path.as_posix()} (rule {chosen})", scores)
+        tested, said = record.test_scores, f"rule {chosen}"
+        if not record.test and record.scored:  # a development run
+            name = next(iter(record.scored))
+            tested, said = functools.partial(record.scores_on, name), f"rule {chosen}, set {name}"
+        scores = {each: np.asarray(tested(each, chosen)) for each in record.config.algorithms}
+        return Side(f"{path.as_posix()} ({said})", scores)
     grid = read_grid(results) if grid is None else grid
     systems = {system.name: system for system in grid.systems}
     if name not in systems:
@@ -56,23 +61,26 @@ def _usual_rule(record: RunRecord) -> str:
 
 
 def print_comparison(console: Console, first: Side, second: Side) -> None:
-    """The rows that both have, with the difference and whether it is significant; then the averages in words."""
+    """The rows that both have, with the difference and whether it is significant; then averages and ranks in words."""
     rows = compare(first.scores, second.scores)
     if not rows:
         raise ResultsError(
             f"expected an algorithm that both were run on, got {', '.join(first.scores)} and {', '.join(second.scores)}"
         )
-    table = Table(title=f"A: {first.title}\nB: {second.title}", title_justify="left", box=None, padding=(0, 1))
+    table = Table(title=f"A: {first.title}\nB: {second.title}", title_justify="left", box=None, pad_edge=False)
     table.add_column("algorithm", style="bold cyan", overflow="fold")
     for heading in ("A", "B", "A − B", "p (Holm)", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        corrected = "–" if row.corrected is None else f"{row.corrected:.3f}"
+        corrected = "–" if row.corrected is None else "<0.001" if row.corrected < 0.001 else f"{row.corrected:.3f}"
         scores = (text(measured(row.first)), text(measured(row.second)))
         difference = f"{row.difference:+.2f}".replace("-", "−")
         table.add_row(labels().get(row.algorithm, row.algorithm), *scores, difference, corrected, SIGNS[row.verdict])
     console.print(table)
     for line in in_words(rows):
+        console.print(line)
+    ranking = rank({"A": first.scores, "B": second.scores})
+    for line in ranks_in_words(ranking) if ranking else ["Average ranks need two algorithms that both were run on."]:
         console.print(line)
 
 
@@ -87,3 +95,34 @@ def in_words(rows: list[Comparison]) -> list[str]:
         f"tell (Welch's test, Holm's correction, {LEVEL:.0%}).",
     ]
     return [*lines, f"? {count['untested']} cannot be tested: a single seed."] if count["untested"] else lines
+
+
+WIDTH = 41  # of the axis of ranks, in letters
+
+
+def ranks_in_words(ranking: Ranking) -> list[str]:
+    """The average ranks of A and B, whether they differ by more than the critical difference, and both on an axis."""
+    ranks, critical = ranking.ranks, ranking.critical_difference
+    better, worse = sorted(ranks, key=lambda name: ranks[name])
+    apart = ranks[worse] - ranks[better] > critical
+    verdict = f"{better} ranks significantly higher" if apart else "ranks do not tell them apart"
+    values = ", ".join(f"{name} {ranks[name]:.2f}" for name in ("A", "B"))
+    sentence = (
+        f"Average ranks over {ranking.algorithms} algorithms, 1 is best: {values}; critical difference {critical:.2f} "
+        f"(Nemenyi, {LEVEL:.0%}), so {verdict}."
+    )
+    return [sentence, f"rank 1 {_axis(ranks, joined=not apart)} 2"]
+
+
+def _axis(ranks: Mapping[str, float], joined: bool) -> str:
+    """Ranks from 1 to 2 as a line with a letter at each, joined by a heavy line where they are not told apart."""
+    places = {name: round((value - 1) * (WIDTH - 1)) for name, value in ranks.items()}
+    if len(set(places.values())) < len(places):
+        places["B"] += 1 if places["B"] < WIDTH - 1 else -1  # the same rank: side by side
+    line = ["─"] * WIDTH
+    if joined:
+        start, end = min(places.values()), max(places.values())
+        line[start:end] = "━" * (end - start)
+    for name, place in places.items():
+        line[place] = name
+    return "".join(line)

@@ -6,7 +6,9 @@ The page is made from the templates beside this file; what is computed for it st
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,10 @@ CAPTIONS = {
     "edge from i to j, the third node that counts most; on the right all weights of the edges from one node.",
 }
 # How a figure, which is drawn dark on white, is shown on a dark page.
-DARK = {"#1f2430": "#e6e8ec", "#6b7280": "#a3abb8", "#ffffff": "#14171c", "#e5e7eb": "#2b313b", "#000000": "#e6e8ec"}
+DARK = {
+    **{"#1f2430": "#e6e8ec", "#6b7280": "#a3abb8", "#ffffff": "#14171c", "#e5e7eb": "#2b313b", "#000000": "#e6e8ec"},
+    **{"#1b2330": "#e6e8ec", "#525c6b": "#a3abb8", "#b9c1cc": "#5b6573", "#eef0f3": "#222831", "#bcd7fb": "#1e4a80"},
+}
 
 
 def page(grid: Grid, tables: Sequence[Table], figures: Mapping[str, Path | str]) -> str:
@@ -50,6 +55,7 @@ def page(grid: Grid, tables: Sequence[Table], figures: Mapping[str, Path | str])
         tables=tables,
         formats={"CSV": ".csv", "LaTeX": ".tex", "Markdown": ".md"},
         groups=_groups,
+        parts=parts,
         score=lambda cell: isinstance(cell, Score),
         origin=origin(grid),
         remarks=remarks(grid),
@@ -76,6 +82,39 @@ def _groups(table: Table) -> list[tuple[str, int]]:
         else:
             found.append((heading.group, 1))
     return found if any(group for group, _ in found) else []
+
+
+ROOM = 220  # how many letters of a table fit a page 1400 pixels wide
+
+
+def parts(table: Table) -> list[Table]:
+    """The table, or its columns in several ones below each other if they are more than fit; a group stays together."""
+    widths = [
+        _letters([heading.label, *(text(row.cells[index]) for row in table.rows)])
+        for index, heading in enumerate(table.headings)
+    ]
+    room = ROOM - _letters([table.corner, *(row.label for row in table.rows)])
+    found: list[list[int]] = [[]]
+    for _, group in itertools.groupby(range(len(widths)), lambda index: table.headings[index].group or index):
+        columns = list(group)
+        if found[-1] and sum(widths[index] for index in (*found[-1], *columns)) > room:
+            found.append([])
+        found[-1] += columns
+    if len(found) == 1:
+        return [table]
+    return [
+        dataclasses.replace(
+            table,
+            headings=[table.headings[index] for index in columns],
+            rows=[dataclasses.replace(row, cells=[row.cells[index] for index in columns]) for row in table.rows],
+        )
+        for columns in found
+    ]
+
+
+def _letters(words: Iterable[str]) -> int:
+    """How wide a column is, with the space beside it."""
+    return max(map(len, words)) + 2
 
 
 def _heat_map(grid: Grid, found: Findings) -> dict[str, Any]:

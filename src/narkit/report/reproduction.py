@@ -72,7 +72,8 @@ def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
 
 def reproduction_part(grid: Grid) -> str:
     """The generated part of `docs/reproduction.md`."""
-    parts = [origin(grid), *(f"- {line}" for line in remarks(grid)), ""]
+    parts = [origin(grid), "", *(f"- {line}" for line in remarks(grid))]
+    parts += [""] if remarks(grid) else []
     for column in grid.columns:
         if algorithm_scores(column):
             parts += [f"### {column.title}", "", _verdict(grid, column), "", markdown(agreement_table(grid, column))]

@@ -10,10 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
 from narkit.data.batch import Batch
-from narkit.models.network import Reasoner, first_features
+from narkit.models.network import DeviceBatch, Reasoner, first_values
 from narkit.models.processors.team import TEAM
 from narkit.report.picture import draw_graph
 from narkit.training.record import RunRecord
+
+ON_LIGHT, ON_DARK = "#111111", "#fefefe"  # letters on a coloured cell, which stay as they are on a dark page
 
 
 def save_curves(record: RunRecord, path: Path) -> None:
@@ -37,12 +39,15 @@ def save_curves(record: RunRecord, path: Path) -> None:
 
 
 def attention(reasoner: Reasoner, batch: Batch) -> np.ndarray:
-    """The attention weights (head, i, j, k) of a TEAM reasoner at the first step of a batch's first sample."""
+    """The attention weights (i, j, k) of a TEAM reasoner at the first step of a batch's first sample, the mean over
+    heads."""
     if not isinstance(reasoner.processor, TEAM):
         raise ValueError(f"expected a reasoner with the processor team, got {reasoner.processor_name}")
-    nodes, edges, graph = first_features(reasoner, batch)
-    layer = reasoner.processor.attention
-    return np.asarray(layer.attention_weights(nodes, edges, graph, hidden=jnp.zeros_like(nodes)))
+    one = DeviceBatch.of(batch[:1])
+    network = reasoner.bind(one.algorithm)
+    hidden = jnp.zeros((1, one.num_nodes, reasoner.hidden_size))
+    _, weights = network.attention(network.read(first_values(network, one)), hidden)
+    return np.asarray(weights)[0]  # type: ignore[index]
 
 
 def save_attention(reasoner: Reasoner, batch: Batch, path: Path) -> None:
@@ -55,7 +60,7 @@ def draw_attention(reasoner: Reasoner, batch: Batch) -> Figure:
 
     `batch` is raw, as `narkit.run` gives it.
     """
-    weights = attention(reasoner, batch).mean(0)
+    weights = attention(reasoner, batch)
     figure = Figure(figsize=(13, 4.4), layout="constrained")
     graph, strongest, one = figure.subplots(1, 3)
     draw_graph(graph, batch, 0)
@@ -63,13 +68,14 @@ def draw_attention(reasoner: Reasoner, batch: Batch) -> Figure:
     _draw_weights(strongest, weights.max(-1), "sender i", "receiver j", "largest weight, and its third node k")
     largest = weights.max(-1)
     for (i, j), k in np.ndenumerate(weights.argmax(-1)):
-        colour = "black" if largest[i, j] > largest.max() / 2 else "white"
+        colour = ON_LIGHT if largest[i, j] > largest.max() / 2 else ON_DARK
         strongest.text(j, i, str(k), ha="center", va="center", fontsize=8, color=colour)
     node = int(np.argmax(batch.inputs["s"][0])) if "s" in batch.inputs else 0
     _draw_weights(one, weights[node], "receiver j", "third node k", f"all weights of the edges from node {node}")
     for axis in (strongest, one):
         figure.colorbar(axis.images[0], ax=axis, shrink=0.8)
-    figure.suptitle(f"Triplet Edge Attention on {batch.algorithm}: how much node k counts for the edge from i to j")
+    title = f"Triplet Edge Attention on {batch.algorithm}: how much node k counts for the edge from i to j"
+    figure.suptitle(f"{title}\n", fontsize=13)  # an empty line keeps it apart from the titles below
     return figure
 
 

@@ -85,10 +85,13 @@ class PublishedWeights:
             row = list(self.record["config"]["seeds"]).index(kept["seed"])
             step = self.record["selected"][kept["rule"]]["steps"][row]
             points = [point for point in self.record["curve"] if point["step"] == step]
+            rules = self.record["rules"]  # in the first formats names alone, of raw weights
+            averaged = isinstance(rules, Mapping) and rules[kept["rule"]].get("weights") == "averaged"
+            scores = points[0]["average_scores" if averaged else "scores"] if points else {}
             found = [
-                Measured(validation["size"], float(points[0]["scores"][validation["name"]][row]), "validation")
+                Measured(validation["size"], float(scores[validation["name"]][row]), "validation")
                 for validation in self.record["config"]["validations"]
-                if points and validation["name"] in points[0]["scores"]
+                if validation["name"] in scores
             ]
             tested = self.record["test"].get(self.algorithm, {}).get(kept["rule"], [])
             found += [Measured(TEST_SIZE, float(tested[row]["score"]), "official test")] if tested else []

@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 
 from narkit.files import write_whole
-from narkit.models.processors import PROCESSORS
+from narkit.models.processors import PROCESSORS, written_out
 from narkit.models.serialization import ModelFileError, load
 from narkit.sweeps.cells import RUNNING
 from narkit.sweeps.life import best_seed
@@ -144,7 +144,10 @@ def _check_weights(record: RunRecord, path: Path) -> Iterator[str]:
         yield f"weights: {error}"
         return
     count = sum(leaf.size for leaf in jax.tree.leaves(reasoner))
-    fields = (reasoner.algorithms, reasoner.processor_name, reasoner.hidden_size)
-    expected = (record.config.algorithms, record.config.processor, record.config.hidden_size)
-    if tuple(fields) != expected or count != record.parameters:
+    config = record.config
+    named = (reasoner.processor_name, json.loads(reasoner.processor_options))
+    fields = (reasoner.algorithms, *written_out(*named), reasoner.hidden_size, reasoner.interfaces.changed)
+    wanted = written_out(config.processor, config.processor_options)
+    expected = (config.algorithms, *wanted, config.hidden_size, config.interfaces.changed)
+    if fields != expected or count != record.parameters:
         yield f"weights: expected {expected} with {record.parameters} parameters, got {fields} with {count}"

@@ -20,6 +20,7 @@ def predicted_memory(config: TrainConfig, backend: str) -> int:
     per_sample = _by_kernels if backend == "gpu" else _by_arrays
     largest = max(config.batch_size * per_sample(config, size) for size in training_sizes(config))
     evaluated = [(v.size, min(v.num_samples, VALIDATION_PART)) for v in config.validations]
+    evaluated += [(each.size, TEST_PART) for each in config.scored]
     if config.test:
         evaluated.append((SPLITS["test"].size, TEST_PART))
     for size, samples in evaluated:

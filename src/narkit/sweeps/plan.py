@@ -145,12 +145,13 @@ class Predictor:
         validation = known.get("validating") or sum(self._validation(config, each) for each in config.validations)
         parts = SPLITS["test"].num_samples * ALGORITHMS[name].multiplier / TEST_PART
         test = known.get("testing") or parts * self._seconds(config, SPLITS["test"].size, TEST_PART, FORWARD)
-        programs = len(sizes) + len(config.validations) + config.test
+        programs = len(sizes) + len(config.validations) + len(config.scored) + config.test
+        at_end = config.test * test + sum(self._validation(config, each) for each in config.scored)
         return Prediction(
             compiling=programs * self.seconds_per_program,
             training=config.steps * step,
             validating=-(-config.steps // config.validate_every) * validation,
-            testing=config.test * len(rules(config)) * test,  # rules that agree are scored once
+            testing=len(rules(config)) * at_end,  # rules that agree are scored once
             programs=programs,
             memory=round(known.get("memory") or predicted_memory(config, self.backend)),
             measured=frozenset(known),

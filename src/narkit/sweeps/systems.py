@@ -38,6 +38,7 @@ class System:
     - `published`: its column in the published tables (`narkit.report.paper`), if it has one.
     - `trained_as`: where two systems are one training under two rules, the one that the records are of.
     - `colour`: in figures; by default the next one that is free.
+    - `settings`: other options of `narkit.TrainConfig` that belong to the system, such as its interfaces.
     """
 
     name: str
@@ -50,6 +51,7 @@ class System:
     published: str | None = None
     trained_as: str | None = None
     colour: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for what, word in (("name", self.name), ("trained_as", self.training)):
@@ -72,21 +74,29 @@ class System:
 
     def config(self, algorithm: str, **options: Any) -> TrainConfig:
         """The configuration that trains it on an algorithm; options may differ from the preset's."""
-        from narkit.training.presets import preset
+        from narkit.training.presets import preset, seeds_of
 
         own: dict[str, Any] = {
             "algorithms": (algorithm,),
             "processor": self.processor,
             "processor_options": dict(self.options),
-            "seeds": range(self.num_seeds),
+            "seeds": seeds_of(self.preset, self.num_seeds),
         }
-        return preset(self.preset, **{**options, **own})
+        return preset(self.preset, **{**self.settings, **options, **own})
 
     def under(self, preset: str | None) -> System:
-        """The same system trained by another preset, with that preset's number of seeds."""
+        """The same system trained by another preset, with that preset's number of seeds.
+
+        Where the other preset averages no weights, a rule for averaged ones becomes the same rule for raw ones.
+        """
+        from narkit.training.presets import PRESETS
+        from narkit.training.rules import AVERAGE_SUFFIX
+
         if preset is None or preset == self.preset:
             return self
-        return dataclasses.replace(self, preset=preset, seeds=None)
+        averages = PRESETS.get(preset, {}).get("average", 0) > 0
+        rule = self.rule if averages else self.rule.removesuffix(AVERAGE_SUFFIX)
+        return dataclasses.replace(self, preset=preset, rule=rule, seeds=None)
 
     def why_not(self, record: RunRecord, free: Collection[str] = ()) -> str | None:
         """Why a record may not stand for this system in tables; None if it may.
@@ -141,6 +151,37 @@ SYSTEMS = Systems(
             colour="#D55E00",
         ),
         System("team", "TEAM", "team", published="team", colour="#0072B2"),
+        # Beyond the paper; tables show these once they have records. Another reading of the paper's text with the same
+        # number of parameters; the baseline by the recipe of TEAM+, with its usual interfaces; TEAM+; and TEAM+ with
+        # hand-made features, apart from it.
+        System(
+            *("team_second_reading", "TEAM, second reading", "team"),
+            options={"reads": "both", "residual": True, "norm": True, "gated": False},
+            colour="#56B4E9",
+        ),
+        System(
+            *("triplet_gmpnn_plus", "Triplet-GMPNN, recipe of TEAM+", "triplet_gmpnn"),
+            preset="plus",
+            rule="ood_average",
+            seeds=5,
+            colour="#E69F00",
+        ),
+        System(
+            *("team_plus", "TEAM+", "team_plus"),
+            settings={"edge_pointers": "lossless"},
+            preset="plus",
+            rule="ood_average",
+            seeds=5,
+            colour="#CC79A7",
+        ),
+        System(
+            *("team_plus_comparisons", "TEAM+ with comparisons", "team_plus"),
+            settings={"edge_pointers": "lossless", "comparisons": True},
+            preset="plus",
+            rule="ood_average",
+            seeds=5,
+            colour="#999999",
+        ),
     ]
 )
 

@@ -14,6 +14,7 @@ from narkit.algorithms import ALGORITHMS
 from narkit.data.execution import check_size
 from narkit.data.splits import SPLITS
 from narkit.errors import UnknownNameError
+from narkit.models.interfaces import EdgePointers, Interfaces, NodePointers
 from narkit.models.network import Hints
 from narkit.models.processors import PROCESSORS
 from narkit.models.unrolling import Reprediction, Unrolling
@@ -25,7 +26,8 @@ DISTRIBUTIONS = (TRAINING, BENCHMARK)
 
 @dataclass(frozen=True)
 class Validation:
-    """A fixed set of instances that every checkpoint is scored on, and that checkpoints are selected by.
+    """A fixed set of instances that every checkpoint is scored on, and that checkpoints are selected by; or, among the
+    `scored` of a configuration, one that is used at the end only.
 
     From the training distribution, with random positions and random densities; or from the benchmark's, as its own
     validation split is drawn, `num_samples` times the algorithm's multiplier of them. A set that does not select is
@@ -98,6 +100,12 @@ class TrainConfig:
     skipped_steps: int = 0  # so many steps in a row with a gradient that is not finite end a seed, fewer are skipped
     # and change nothing; with 0 the first one ends it
     hint_gradient: float = 1.0  # factor of the gradient that flows back through predicted hints, at every step
+    # Interfaces of the network, see `narkit.models.interfaces`; by default as in the reference.
+    edge_pointers: str = EdgePointers.MEANS.value
+    node_pointers: str = NodePointers.REVERSE.value
+    keep_pointers: bool = False
+    comparisons: bool = False
+    scored: tuple[Validation, ...] = ()  # sets that what the rules chose is scored on at the end; they choose nothing
 
     def __post_init__(self) -> None:
         if isinstance(self.algorithms, str):
@@ -110,6 +118,7 @@ class TrainConfig:
         if self.hints not in [mode.value for mode in Hints]:
             raise UnknownNameError("hint mode", self.hints, [mode.value for mode in Hints])
         Unrolling(self.teacher_forcing, self.reprediction, self.hint_gradient)
+        Interfaces.of(self)
         self._check_numbers()
         self._check_sizes()
         check_rules(self)
@@ -124,6 +133,9 @@ class TrainConfig:
             different = {v.name for v in self.validations} if name == "validations" else set(values)
             if not values or len(different) != len(values):
                 raise ValueError(f"{name}: expected one or more different ones, got {values}")
+        names = [each.name for each in (*self.validations, *self.scored)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"scored: expected other names than those of the validation sets, got {names}")
         if self.learning_rate <= 0 or self.gradient_clip < 0:
             raise ValueError(
                 f"expected a positive learning rate and a gradient clip of at least 0, got {self.learning_rate} and "
@@ -143,7 +155,7 @@ class TrainConfig:
         for name in self.algorithms:
             for size in self.sizes:
                 check_size(ALGORITHMS[name], size, self.batch_size)
-            for validation in self.validations:
+            for validation in (*self.validations, *self.scored):
                 check_size(ALGORITHMS[name], validation.size, validation.num_samples)
         if not self.random_positions and not self.fixed_training_set:
             raise ValueError(
@@ -154,6 +166,10 @@ class TrainConfig:
     @property
     def unrolling(self) -> Unrolling:
         return Unrolling(self.teacher_forcing, Reprediction(self.reprediction), self.hint_gradient)
+
+    @property
+    def interfaces(self) -> Interfaces:
+        return Interfaces.of(self)
 
     @property
     def averages(self) -> bool:

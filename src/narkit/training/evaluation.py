@@ -118,6 +118,7 @@ def as_run(reasoner: Reasoner) -> tuple[TrainConfig, Float[Array, "seed paramete
         hidden_size=reasoner.hidden_size,
         hints=reasoner.hints.value,
         seeds=(0,),
+        **reasoner.interfaces.options,
     )
     return config, ravel_pytree(reasoner)[0][None]
 

@@ -127,7 +127,9 @@ class Programs:
         processor = PROCESSORS[config.processor]
         if config.processor_options:
             processor = functools.partial(processor, **config.processor_options)
-        return Reasoner(config.algorithms, processor, config.hidden_size, config.hints, key=jax.random.key(seed))
+        interfaces = config.interfaces.options
+        key = jax.random.key(seed)
+        return Reasoner(config.algorithms, processor, config.hidden_size, config.hints, **interfaces, key=key)
 
     def _train_step(
         self, state: TrainState, batch: PackedBatch, seeds: Int[Array, " seed"]

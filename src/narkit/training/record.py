@@ -69,7 +69,8 @@ class RunRecord:
     `test` is algorithm -> selection rule -> scores per seed on the official test split; `rules` has the rules that the
     run was made with, by name. `test_hints` has the same of every hint, where scalars have their mean squared error.
     `preset` is the name of the preset that a sweep started from and `system` that of the system that it trained, by
-    default `config.processor`. `fast_path` says what ran fast, and of the rest why it did not.
+    default `config.processor`. `fast_path` says what ran fast, and of the rest why it did not. `scored` is the same as
+    `test`, by the name of each set in `config.scored`.
     """
 
     config: TrainConfig
@@ -95,6 +96,7 @@ class RunRecord:
     skipped: list[SkippedSteps] = field(default_factory=list)
     fast_path: dict[str, Any] = field(default_factory=dict)
     system: str | None = None
+    scored: dict[str, dict[str, dict[str, list[SeedScores]]]] = field(default_factory=dict)
     format: int = FORMAT  # that it was read in; it is written in the newest
     _directory: Path | None = field(default=None, repr=False, compare=False)
     _choices: Mapping[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
@@ -136,11 +138,20 @@ class RunRecord:
 
     def test_scores(self, algorithm: str, rule: str) -> np.ndarray:
         """The test score of every seed, in percent."""
-        if algorithm not in self.test:
-            raise UnknownNameError("tested algorithm", algorithm, self.test)
+        return self._scores(self.test, algorithm, rule)
+
+    def scores_on(self, name: str, algorithm: str, rule: str) -> np.ndarray:
+        """The score of every seed on one of the sets that are scored at the end, in percent."""
+        if name not in self.scored:
+            raise UnknownNameError("set that was scored", name, self.scored)
+        return self._scores(self.scored[name], algorithm, rule)
+
+    def _scores(self, found: Mapping[str, Any], algorithm: str, rule: str) -> np.ndarray:
+        if algorithm not in found:
+            raise UnknownNameError("tested algorithm", algorithm, found)
         if rule not in self.rules:
             raise UnknownNameError("selection rule", rule, self.rules)
-        return 100 * np.array([scores["score"] for scores in self.test[algorithm][rule]])
+        return 100 * np.array([scores["score"] for scores in found[algorithm][rule]])
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON has it, in the newest format, with the digest over all of it."""
@@ -154,6 +165,8 @@ class RunRecord:
         values["diverged"] = [dataclasses.asdict(divergence) for divergence in self.diverged]
         values["skipped"] = [dataclasses.asdict(skipped) for skipped in self.skipped]
         values["weights"] = dataclasses.asdict(self.weights) if self.weights else None
+        if not self.scored:  # records without such sets are as they always were
+            del values["scored"]
         del values["format"]
         return sealed(plain_numbers({"format": FORMAT, **values}))
 

@@ -38,6 +38,7 @@ def check_record(record: RunRecord) -> Iterator[str]:
     if not curve:
         yield from _check_selection(record)
     yield from _check_test(record)
+    yield from _check_scored(record)
     for name in ("waiting_share", "compiling_share"):
         if not _in_unit(getattr(record, name)):
             yield f"{name}: expected a number from 0 to 1, got {getattr(record, name)}"
@@ -158,20 +159,43 @@ def _check_test(record: RunRecord) -> Iterator[str]:
             if set(rules) != set(record.rules) or any(len(rows) != seeds for rows in rules.values()):
                 yield f"{what}: expected {seeds} seeds under each of the rules {[*record.rules]}"
                 return
-        outputs = set(stage_of(ALGORITHMS[name].spec, Stage.OUTPUT))
+        yield from _check_outputs(record, "test", name, record.test[name])
         for rule in record.rules:
-            for seed, scores in zip(config.seeds, record.test[name][rule], strict=True):
-                where = f"test: rule {rule}, seed {seed}"
-                if set(scores) != outputs | {"score"} or not all(map(_in_unit, scores.values())):
-                    yield f"{where}: expected scores from 0 to 1 of {sorted(outputs)} and their mean, got {scores}"
-                elif not math.isclose(scores["score"], np.mean([scores[o] for o in outputs]), abs_tol=1e-6):
-                    yield f"{where}: the score {scores['score']} is not the mean of its outputs"
             for seed, hints in zip(config.seeds, record.test_hints[name][rule], strict=True):
                 for hint, value in hints.items():
                     if hint not in spec:
                         yield f"test_hints: rule {rule}, seed {seed}: {name} has no hint {hint!r}"
                     elif spec[hint].kind is not Kind.SCALAR and not _in_unit(value):
                         yield f"test_hints: rule {rule}, seed {seed}: {hint}: expected 0 to 1, got {value}"
+
+
+def _check_scored(record: RunRecord) -> Iterator[str]:
+    """The sets that are scored at the end."""
+    algorithms, seeds = set(record.config.algorithms), len(record.config.seeds)
+    names = [each.name for each in record.config.scored]
+    if list(record.scored) != names:
+        yield f"scored: expected the sets {names}, got {list(record.scored)}"
+        return
+    for name, found in record.scored.items():
+        if set(found) != algorithms:
+            yield f"scored: {name}: expected scores of {sorted(algorithms)}, got {sorted(found)}"
+            return
+        for algorithm, rules in found.items():
+            if set(rules) != set(record.rules) or any(len(rows) != seeds for rows in rules.values()):
+                yield f"scored: {name}: expected {seeds} seeds under each of the rules {[*record.rules]}"
+                return
+            yield from _check_outputs(record, f"scored: {name}", algorithm, rules)
+
+
+def _check_outputs(record: RunRecord, what: str, algorithm: str, rules: dict) -> Iterator[str]:
+    outputs = set(stage_of(ALGORITHMS[algorithm].spec, Stage.OUTPUT))
+    for rule in record.rules:
+        for seed, scores in zip(record.config.seeds, rules[rule], strict=True):
+            where = f"{what}: rule {rule}, seed {seed}"
+            if set(scores) != outputs | {"score"} or not all(map(_in_unit, scores.values())):
+                yield f"{where}: expected scores from 0 to 1 of {sorted(outputs)} and their mean, got {scores}"
+            elif not math.isclose(scores["score"], np.mean([scores[o] for o in outputs]), abs_tol=1e-6):
+                yield f"{where}: the score {scores['score']} is not the mean of its outputs"
 
 
 def _in_unit(value: object) -> bool:

@@ -7,7 +7,7 @@ import datetime
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import jax
@@ -145,11 +145,15 @@ class _Run:
             self.saved_at = time.perf_counter()
             trainer.run()
             self._save()
-        test = {}
-        if self.config.test:
+        scored, test = {}, {}
+        if self.config.test or self.config.scored:
             self.told.on_test(trainer)
+        if self.config.scored:
+            scored = trainer.score(self._tested(), self._keep_tested)
+        if self.config.test:
             test = trainer.test(self._tested(), self._keep_tested)
-        record = make_record(trainer, test, self.directory.folder if self.directory else None, self.peak_before)
+        folder = self.directory.folder if self.directory else None
+        record = make_record(trainer, test, folder, self.peak_before, scored)
         if self.directory:
             record.save(self.directory.record)
             self.directory.forget_kept()
@@ -163,6 +167,7 @@ class _Run:
 
     def _keep_tested(self, tested: Tested) -> None:
         if self.directory:
+            tested = self._tested() | tested  # of the other sets
             self.directory.keep(TESTED, [[network, dataclasses.asdict(scores)] for network, scores in tested.items()])
 
     def _on_measured(self, measured: Measured) -> None:
@@ -209,6 +214,7 @@ def make_record(
     test: TestScores,
     directory: Path | None = None,
     peak_before: int | None = None,
+    scored: Mapping[str, TestScores] | None = None,
 ) -> RunRecord:
     """The record of a finished run; `peak_before` is the peak of memory when it began."""
     outputs, hints = (
@@ -227,6 +233,13 @@ def make_record(
         selected={rule: Chosen(chosen.steps[rule], chosen.scores[rule]) for rule in chosen.parameters},
         test=outputs,
         test_hints=hints,
+        scored={
+            name: {
+                algorithm: {rule: [scores.outputs for scores in seeds] for rule, seeds in rules.items()}
+                for algorithm, rules in found.items()
+            }
+            for name, found in (scored or {}).items()
+        },
         curve=trainer.progress.curve,
         diverged=trainer.diverged,
         skipped=trainer.skipped,

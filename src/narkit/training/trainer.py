@@ -35,10 +35,11 @@ COMPILING = "narkit-compile"  # how the names of threads begin that compile
 
 
 TestScores = dict[str, dict[str, list[Scores]]]
-"""Scores on the official test split: algorithm -> rule -> per seed."""
+"""Scores on the official test split, or on another set: algorithm -> rule -> per seed."""
 
 Tested = dict[tuple[str, str, int, int], Scores]
-"""The same by network: the algorithm, the kind of weights, the row of the seed and the step."""
+"""The same by network: what it was scored on, the kind of weights, the row of the seed and the step. On the official
+test split that is the name of the algorithm, on another set `SET/ALGORITHM`."""
 
 
 class StoppedTraining(Exception):
@@ -149,6 +150,10 @@ class Trainer:
         for name in self.config.algorithms if self.config.test else ():
             part = next(self._test_set(name).parts())
             jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part, with_hints=True))
+        for each in self.config.scored:
+            for name in self.config.algorithms:
+                part = next(self._scored_set(name, each).parts())
+                jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part))
         self._compile(jobs)
         self._prepared = True
         self.progress.timings.compiled_programs += len(jobs)
@@ -244,6 +249,23 @@ class Trainer:
 
         `known` has scores that were found before, and `keep` is given all that are known after each part.
         """
+        return self._score_choices({name: self._test_set(name) for name in self.config.algorithms}, known, keep)
+
+    def score(
+        self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None
+    ) -> dict[str, TestScores]:
+        """The same on those sets that are scored at the end, by their names."""
+        algorithms = self.config.algorithms
+        results = {}
+        for each in self.config.scored:
+            sets = {f"{each.name}/{name}": self._scored_set(name, each) for name in algorithms}
+            found = self._score_choices(sets, known, keep)
+            results[each.name] = dict(zip(algorithms, found.values(), strict=True))
+        return results
+
+    def _score_choices(
+        self, sets: Mapping[str, EvaluationSet], known: Tested | None, keep: Callable[[Tested], None]
+    ) -> TestScores:
         began = time.perf_counter()
         chosen, num_seeds = self.selection.parameters, len(self.config.seeds)
         # Rules often agree, and each network is scored once: as many at a time as there are seeds, of any seed.
@@ -254,14 +276,13 @@ class Trainer:
         rule_of = {network: rule for rule, found in networks_of.items() for network in found}
         tested = dict(known or {})
         results: TestScores = {}
-        for name in self.config.algorithms:
-            test = self._test_set(name)
+        for name, instances in sets.items():
             networks = [network for network in rule_of if (name, *network) not in tested]
             for start in range(0, len(networks), num_seeds):
                 part = networks[start : start + num_seeds]
                 filled = part + part[:1] * (num_seeds - len(part))
                 parameters = np.stack([chosen[rule_of[network]][network[1]] for network in filled])
-                found = test.scores(self.programs, jnp.asarray(parameters), self._stop_if_asked)
+                found = instances.scores(self.programs, jnp.asarray(parameters), self._stop_if_asked)
                 tested |= {(name, *network): scores for network, scores in zip(part, found, strict=False)}
                 keep(tested)
             results[name] = {
@@ -277,6 +298,9 @@ class Trainer:
     def _validation_set(self, name: str, validation: Validation) -> EvaluationSet:
         part = VALIDATION_PART if validation.size <= LARGEST_WHOLE else TEST_PART
         return EvaluationSet.of(validation_batch(name, validation), part, keep=True)
+
+    def _scored_set(self, name: str, validation: Validation) -> EvaluationSet:
+        return EvaluationSet.of(validation_batch(name, validation), TEST_PART)
 
     def _test_set(self, name: str) -> EvaluationSet:
         return EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)

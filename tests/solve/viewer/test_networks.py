@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
@@ -12,7 +14,7 @@ from typer.testing import CliRunner, Result
 import narkit
 from narkit.cli import app
 from narkit.data.execution import random_run
-from narkit.models.network import first_features
+from narkit.models.network import DeviceBatch, first_values
 from narkit.solve.answer import Answer
 from narkit.solve.viewer import run_of_answer
 from narkit.solve.viewer.attention import attention_over_time
@@ -47,6 +49,15 @@ def weights(network: narkit.Reasoner, tmp_path_factory: pytest.TempPathFactory) 
     return str(path)
 
 
+def first_features(reasoner: narkit.Reasoner, batch: narkit.Batch) -> tuple:
+    """The features of nodes, edges and the graph that the processor reads at the first step."""
+    one = DeviceBatch.of(batch)
+    network, bases = reasoner.bind(one.algorithm), reasoner.encoders[one.algorithm].bases(reasoner.spec(one.algorithm))
+    reading = network.read(first_values(network, one))
+    scalars = jax.tree.map(lambda values: values[0], reading.scalars(network.num_node_scalars, network.whole))
+    return bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph)
+
+
 def test_attention_is_that_of_the_layer(network: narkit.Reasoner, answer: Answer) -> None:
     weights = attention_over_time(network, answer.instance, answer.predictions.hint_logits)
     assert weights is not None
@@ -65,6 +76,18 @@ def test_a_layer_that_reads_hidden_states_gets_those_of_its_step() -> None:
     assert weights is not None and len(weights) == int(truth.lengths[0]) - 1
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     assert np.abs(weights[1] - weights[0]).max() > 1e-6  # nothing else changes without hints
+
+
+def test_attention_is_told_of_edge_pointers() -> None:
+    truth = random_run("floyd_warshall", size=4, seed=1, density=0.8)
+    plain = narkit.Reasoner("floyd_warshall", "team", 8, edge_pointers="lossless", key=jax.random.key(0))
+    told = eqx.tree_at(lambda r: r.attention_terms["floyd_warshall"]["Pi_h"], plain, jnp.array([5.0, 0.0, 0.0]))
+    before, after = (attention_over_time(network, truth, {}) for network in (plain, told))
+    assert before is not None and after is not None
+    pointers = truth.hints["Pi_h"][0, 0].astype(int)
+    rows = np.arange(4)
+    chosen = after[0][rows[:, None], rows, pointers]
+    assert (chosen > before[0][rows[:, None], rows, pointers]).all() and (chosen > 0.8).all()
 
 
 def test_other_networks_have_none() -> None:

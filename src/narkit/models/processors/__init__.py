@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
@@ -89,6 +90,15 @@ def describe_processor(processor: str | ProcessorFactory) -> tuple[str, str]:
         return name or f"<{getattr(processor, '__qualname__', processor)}>", ""
 
 
+def written_out(name: str, options: Mapping[str, Any]) -> tuple[str, str]:
+    """The class and, as JSON, all options of a named processor, so that `team_plus` and `team` with its options are the
+    same. A file of weights has the one, a configuration the other."""
+    factory = PROCESSORS[name]
+    if not isinstance(factory, functools.partial):
+        return name, json.dumps(dict(options), sort_keys=True)
+    return describe_processor(functools.partial(factory, **options))
+
+
 __all__ = [
     "PROCESSORS",
     "BoundProcessor",
@@ -97,4 +107,5 @@ __all__ = [
     "ProcessorFactory",
     "describe_processor",
     "make_processor",
+    "written_out",
 ]

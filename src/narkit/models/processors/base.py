@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
@@ -11,6 +12,7 @@ from narkit.models.features import Bases, Scalars
 
 Adjacency = Bool[Array, "node node"]
 Hidden = Float[Array, "node hidden"]
+Triplets = Float[Array, "node node node"]
 
 
 class BoundProcessor(eqx.Module):
@@ -30,11 +32,30 @@ class BoundProcessor(eqx.Module):
         """The next hidden state and the edge latents, which may have parts in common."""
         return self(scalars, adjacency, hidden), self.edge_latents(scalars, hidden)
 
+    def attend(
+        self, scalars: Scalars, hidden: Hidden, terms: Triplets | None
+    ) -> tuple[Float[Array, "node node latent"] | None, Triplets | None]:
+        """The edge latents, and the weights of the attention over third nodes, if it has one (`Processor.attends`).
+
+        `terms` are added to the logits of that attention. Several heads have them in common, and give their mean.
+        """
+        return self.edge_latents(scalars, hidden), None
+
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden, terms: Triplets | None
+    ) -> tuple[Hidden, Float[Array, "node node latent"] | None, Triplets | None]:
+        """The next hidden state and what `attend` gives."""
+        return *self.with_latents(scalars, adjacency, hidden), None
+
 
 class Processor(eqx.Module):
-    """The parameters of a processor. `latent_size` is the width of its `edge_latents`, 0 if it has none."""
+    """The parameters of a processor. `latent_size` is the width of its `edge_latents`, 0 if it has none.
+
+    `attends` says that it has an attention over third nodes, which can be told of edge pointers.
+    """
 
     latent_size: eqx.AbstractVar[int]
+    attends: ClassVar[bool] = False
 
     @abc.abstractmethod
     def bind(self, bases: Bases) -> BoundProcessor:

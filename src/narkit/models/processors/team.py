@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.models.features import Bases, Scalars
 from narkit.models.layers import Linear
-from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
+from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor, Triplets
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
 from narkit.models.triplet_edge_attention import BoundTripletEdgeAttention, Reads, Scale, TripletEdgeAttention
 
@@ -35,6 +37,7 @@ class TEAM(Processor):
     attention: TripletEdgeAttention
     message_passing: MessagePassing
     latent_size: int = eqx.field(static=True)
+    attends: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -99,3 +102,16 @@ class BoundTEAM(BoundProcessor):
     def _step(self, scalars: Scalars, hidden: Hidden) -> tuple[Hidden, Latents]:
         latents = self.attention(scalars, hidden=hidden)
         return self.message_passing(scalars, hidden, self.edge(latents), None), latents
+
+    def attend(
+        self, scalars: Scalars, hidden: Hidden, terms: Triplets | None
+    ) -> tuple[Latents | None, Triplets | None]:
+        latents, weights = self.attention.with_weights(scalars, hidden=hidden, terms=terms)
+        return latents if self.shows_latents else None, weights.mean(0)
+
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden, terms: Triplets | None
+    ) -> tuple[Hidden, Latents | None, Triplets | None]:
+        latents, weights = self.attention.with_weights(scalars, hidden=hidden, terms=terms)
+        next_hidden = self.message_passing(scalars, hidden, self.edge(latents), None)
+        return next_hidden, latents if self.shows_latents else None, weights.mean(0)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from narkit.data.batch import Batch
-from narkit.spec import ALGORITHMS
 
 LARGEST_PAYLOAD = 900_000  # bytes of compressed attention in one page
 LEVELS = 255
@@ -25,39 +24,29 @@ def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, A
     import jax
     import jax.numpy as jnp
 
-    from narkit.models.encoders import as_values, scalars_of
-    from narkit.models.network import DeviceBatch
+    from narkit.models.network import DeviceBatch, first_values
     from narkit.models.predictions import soften
     from narkit.models.triplet_edge_attention import TripletEdgeAttention
 
     layer = getattr(reasoner.processor, "attention", None)
-    if not isinstance(layer, TripletEdgeAttention):
+    if not isinstance(layer, TripletEdgeAttention) or not reasoner.processor.attends:
         return None
-    batch = DeviceBatch.of(truth)
-    spec, encoders = ALGORITHMS[batch.algorithm].transformed_spec, reasoner.encoders[batch.algorithm]
-    bases = encoders.bases(spec)
+    batch = DeviceBatch.of(truth[:1])
+    network = reasoner.bind(batch.algorithm)
     num_steps = max(1, int(batch.lengths[0]) - 1)
-    first = {**batch.inputs, **{name: values[0] for name, values in batch.hints.items()}}
-    given = {
-        name: values[0]
-        for name, values in as_values(spec, {n: first[n] for n in encoders.linears}, truth.num_nodes).items()
-    }
-    read = {  # (step, ...) of all that changes with the step
-        name: jnp.concatenate([given[name][None], soften(spec[name], jnp.asarray(logits))[: num_steps - 1, 0]])
+    given = first_values(network, batch)
+    read = {  # (step, sample, ...) of all that changes with the step
+        name: jnp.concatenate([given[name][None], soften(network.spec[name], jnp.asarray(logits))[: num_steps - 1, :1]])
         for name, logits in hint_logits.items()
-        if name in encoders.linears
+        if name in network.encoded
     }
-
-    processor, everyone = reasoner.processor.bind(bases), jnp.ones((truth.num_nodes, truth.num_nodes), bool)
 
     def step(hidden: Any, changing: dict) -> tuple[Any, Any]:
         """The hidden state of the next step, if the layer reads it, and the weights."""
-        scalars = scalars_of(spec, {**given, **changing}, truth.num_nodes)
-        features = bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph)
-        weights = layer.attention_weights(*features, hidden=hidden).mean(0)
-        return hidden if layer.reads is None else processor(scalars, everyone, hidden), weights
+        next_hidden, weights = network.attention(network.read({**given, **changing}), hidden)
+        return hidden if layer.reads is None else next_hidden, weights[0]
 
-    hidden = jnp.zeros((truth.num_nodes, reasoner.hidden_size))
+    hidden = jnp.zeros((1, truth.num_nodes, reasoner.hidden_size))
     if not read and layer.reads is None:
         return np.asarray(jax.jit(step)(hidden, {})[1])[None].repeat(num_steps, 0)
     return np.asarray(jax.jit(lambda steps: jax.lax.scan(step, hidden, steps, num_steps)[1])(read))
