@@ -12,6 +12,7 @@ import logging
 import os
 import pickle
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -120,6 +121,7 @@ def real_cells(count: int) -> list[Cell]:
 
 def start_ray(workers: int) -> None:
     ray.shutdown()
+    os.environ.update(RAY_worker_niceness="0")  # else whatever else runs on the machine goes first
     ray.init(
         "local",
         num_cpus=workers,
@@ -128,6 +130,10 @@ def start_ray(workers: int) -> None:
         log_to_driver=False,
         logging_level=logging.ERROR,
     )
+
+
+def load() -> str:
+    return f"{os.getloadavg()[0]:.1f}"
 
 
 def template() -> bytes:
@@ -156,48 +162,53 @@ def measure_here(kind: str, workers: int, count: int, seconds: float, record: Pa
     return measure(sleeping_cells(count, "sleeping"), work)
 
 
-def report(args: argparse.Namespace) -> Iterator[str]:
-    """The lines of the document, as they are measured."""
-    record = template()
-    many = in_new_process(record, "sleeping", "8", str(args.cells), "0")
+def many(args: argparse.Namespace, record: bytes) -> Iterator[str]:
+    """What cells cost the driver."""
+    found = in_new_process(record, "sleeping", "8", str(args.cells), "0")
     yield from [
-        "# Sweeps on Ray: what they cost",
+        f"## {found.cells:,} cells that do nothing, 8 workers",
         "",
-        f"Measured with `python benchmarks/cluster.py --cells {args.cells}` on {os.cpu_count()} cores of "
-        f"{machine.cpu_model()}, Ray {ray.__version__}, commit {machine.commit()}; the mean load of the machine over "
-        f"the last 15 minutes, by others too, was {os.getloadavg()[2]:.1f}. The driver, Ray and its workers shared "
-        "these cores.",
-        "",
-        f"## {many.cells:,} cells that do nothing, 8 workers",
+        f"{provenance()}; load {load()} at the end.",
         "",
         "| | measured | to reach |",
         "| --- | ---: | ---: |",
-        f"| memory of the driver | {many.driver_bytes / 1e6:.0f} MB | below 1000 MB |",
-        f"| processor time of the driver per cell | {1e3 * many.driver_seconds / many.cells:.1f} ms | below 50 ms |",
-        f"| time per cell, Ray and workers included | {1e3 * many.seconds / many.cells:.1f} ms | |",
-        f"| cells per second | {many.cells / many.seconds:.0f} | |",
+        f"| memory of the driver | {found.driver_bytes / 1e6:.0f} MB | below 1000 MB |",
+        f"| processor time of the driver per cell | {1e3 * found.driver_seconds / found.cells:.1f} ms | below 50 ms |",
+        f"| time per cell, Ray and workers included | {1e3 * found.seconds / found.cells:.1f} ms | |",
+        f"| cells per second | {found.cells / found.seconds:.0f} | |",
         "",
+    ]
+
+
+def sleeping(args: argparse.Namespace, record: bytes) -> Iterator[str]:
+    """How well a cluster is filled that does nothing else."""
+    yield from [
         f"## Cells that sleep {args.seconds:g} s: {args.rounds} for each worker",
         "",
-        "Efficiency is the time that the cells sleep, divided by that of the sweep; workers had been started before.",
+        f"{provenance()}. Efficiency is the time that the cells sleep, divided by that of the sweep; workers had been "
+        "started before. To reach: 95 %.",
         "",
-        "| workers | cells | seconds | efficiency |",
-        "| ---: | ---: | ---: | ---: |",
+        "| workers | cells | seconds | efficiency | load |",
+        "| ---: | ---: | ---: | ---: | ---: |",
     ]
     for workers in (1, 2, 4, 8):
         found = in_new_process(record, "sleeping", str(workers), str(workers * args.rounds), str(args.seconds))
         share = args.rounds * args.seconds / found.seconds
-        yield f"| {workers} | {found.cells} | {found.seconds:.1f} | {100 * share:.1f} % |"
+        yield f"| {workers} | {found.cells} | {found.seconds:.1f} | {100 * share:.1f} % | {load()} |"
+    yield ""
+
+
+def real(args: argparse.Namespace, record: bytes) -> Iterator[str]:
+    """How long real cells take, from the start of the sweep on."""
     yield from [
-        "",
         f"## Real small cells: {args.real} of a tiny MPNN, {TINY['steps']} steps each",
         "",
-        "The time is that of the whole sweep, with the start of workers, imports and compilation; to the first step it "
-        "is counted from the start of the sweep. Efficiency is the speed per worker beside that of one: more workers "
-        "than cores cannot help, and one worker's compiler and XLA already use several.",
+        f"{provenance()}. The time is that of the whole sweep, with the start of workers, imports and compilation; to "
+        "the first step it is counted from the start of the sweep. Efficiency is the speed per worker beside that of "
+        "one: more workers than cores cannot help, and one worker's compiler and XLA already use several.",
         "",
-        "| workers | seconds | seconds to the first step | cells per minute | efficiency |",
-        "| ---: | ---: | ---: | ---: | ---: |",
+        "| workers | seconds | seconds to the first step | cells per minute | efficiency | load |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     alone = None
     for workers in args.real_workers:
@@ -205,11 +216,37 @@ def report(args: argparse.Namespace) -> Iterator[str]:
         alone = alone or found.seconds * workers
         first = "—" if found.to_first_step is None else f"{found.to_first_step:.1f}"
         rate, share = 60 * found.cells / found.seconds, alone / (workers * found.seconds)
-        yield f"| {workers} | {found.seconds:.1f} | {first} | {rate:.1f} | {100 * share:.0f} % |"
+        yield f"| {workers} | {found.seconds:.1f} | {first} | {rate:.1f} | {100 * share:.0f} % | {load()} |"
+    yield ""
+
+
+PARTS = {"many": many, "sleeping": sleeping, "real": real}
+
+
+def provenance() -> str:
+    command = shlex.join(["python", "benchmarks/cluster.py", *sys.argv[1:]])
+    return f"`{command}`, commit {machine.commit()}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC"
+
+
+def report(args: argparse.Namespace) -> Iterator[str]:
+    """The lines of the document, as they are measured."""
+    yield from [
+        "# Sweeps on Ray: what they cost",
+        "",
+        f"Measured on {os.cpu_count()} cores of {machine.cpu_model()} with Ray {ray.__version__}. The driver, Ray and "
+        "its workers shared these cores with whatever else ran there. The load beside a figure is that of the machine "
+        "when it had been measured: the mean number of processes that ran or waited for a core over one minute, these "
+        "included.",
+        "",
+    ]
+    record = template()
+    for part in args.parts:
+        yield from PARTS[part](args, record)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure")
     parser.add_argument("--cells", type=int, default=10_000, help="how many that do nothing")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long the others sleep")
     parser.add_argument("--rounds", type=int, default=6, help="cells for each worker")

@@ -10,6 +10,11 @@ from narkit.sweeps.cells import Cell, make_cells
 
 from ..made_up_records import make_record as make_record
 from ..made_up_records import write_grid as write_grid
+from .on_ray import LONG
+from .on_ray import cluster as cluster
+from .on_ray import environment as environment
+from .on_ray import head_of_cluster as head_of_cluster
+from .on_ray import records as records
 
 TINY_SWEEP = {
     "steps": 12,
@@ -41,6 +46,13 @@ def tiny_arguments() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def long_arguments(tiny_arguments: list[str]) -> list[str]:
+    """The same with cells that are long enough to be disturbed."""
+    longer = {f"{name}={TINY_SWEEP[name]}": f"{name}={value}" for name, value in LONG.items()}
+    return [longer.get(word, word) for word in tiny_arguments]
+
+
+@pytest.fixture(scope="session")
 def program_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Compiled programs go to a folder of the tests, which processes started by them use too."""
     import jax
@@ -53,6 +65,19 @@ def program_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
     for name, value in before.items():
         jax.config.update(name, value)
+
+
+@pytest.fixture(scope="session")
+def long_sweep(
+    tiny_cells: Callable[..., list[Cell]], program_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a finished sweep of cells that are long enough to be disturbed."""
+    from narkit.sweeps.cells import SweepDirectory
+    from narkit.sweeps.sweep import run_sweep
+
+    folder = tmp_path_factory.mktemp("long")
+    run_sweep(tiny_cells(**LONG), SweepDirectory(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -69,6 +69,7 @@ class Log(SweepObserver):
 
 def test_kinds_of_failures() -> None:
     assert kind_of(OUT_OF_MEMORY) is kind_of(GRAPH_OUT_OF_MEMORY) is Failure.MEMORY
+    assert kind_of("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 1 TiB") is Failure.MEMORY
     assert kind_of(LOST) is Failure.DEVICE
     assert kind_of("ValueError: expected a number") is Failure.OTHER
 

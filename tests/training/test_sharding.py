@@ -43,33 +43,36 @@ def test_fused_kernels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Shards.over(config(2, 4), 2)
 
 
-# Trains on one device, on four (seeds only) and on eight (seeds and batches), and resumes a run on another number.
+# Trains four seeds on one device, on four (seeds only) and on eight (seeds and batches), three seeds on one and on four
+# (batches only, since three seeds cannot be shared out), and resumes a run on another number.
 SCRIPT = """
-import json, sys, tempfile
+import json, sys
 import jax, numpy as np
 from narkit.training.config import TrainConfig, Validation
-from narkit.training.run import train
 from narkit.training.trainer import Trainer
 assert jax.device_count() == 8
-config = TrainConfig(("bfs",), "team", seeds=(0, 1, 2, 3), steps=3, hidden_size=8, batch_size=4, sizes=(4,),
-                     validate_every=1, validations=(Validation("id", 4, 4),), test=False)
+
+def config(seeds):
+    return TrainConfig(("bfs",), "team", seeds=tuple(range(seeds)), steps=3, hidden_size=8, batch_size=4, sizes=(4,),
+                       validate_every=1, validations=(Validation("id", 4, 4),), test=False)
+
 found = {}
-for devices in (1, 4, 8):
+for seeds, devices in ((4, 1), (4, 4), (4, 8), (3, 1), (3, 4)):
     gradients = []
     # After the first step Adam's mean of gradients is a tenth of the gradient. Its updates would make much of little:
     # where a gradient is nearly zero, they have the full length in one direction or the other.
     note = lambda trainer: gradients.append(np.asarray(trainer.state.optimizer[1][0].mu).tolist())
-    trainer = Trainer(config, devices=devices, threads=1, on_point=note)
+    trainer = Trainer(config(seeds), devices=devices, threads=1, on_point=note)
     trainer.prepare()
     trainer.run()
-    found[devices] = {
+    found[f"{seeds} on {devices}"] = {
         "gradients": gradients[0],
         "losses": [point.train_loss for point in trainer.progress.curve],
         "validation": [point.losses["id"] for point in trainer.progress.curve],
         "devices": len(trainer.state.parameters.sharding.device_set),
     }
     if devices == 8:
-        other = Trainer(config, devices=4, threads=1)
+        other = Trainer(config(seeds), devices=4, threads=1)
         other.restore(trainer.snapshot())
         assert len(other.state.parameters.sharding.device_set) == 4
         np.testing.assert_array_equal(other.state.parameters, trainer.state.parameters)
@@ -86,9 +89,11 @@ def test_eight_devices_give_the_numbers_of_one() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
-    one = found.pop("1")
-    assert {name: result["devices"] for name, result in found.items()} == {"4": 4, "8": 8}
-    for result in found.values():
-        np.testing.assert_allclose(result["gradients"], one["gradients"], rtol=1e-4, atol=1e-6)
-        for name in ("losses", "validation"):
-            np.testing.assert_allclose(result[name], one[name], rtol=1e-3, err_msg=name)
+    for seeds, several in ((4, (4, 8)), (3, (4,))):
+        one = found[f"{seeds} on 1"]
+        for devices in several:
+            result = found[f"{seeds} on {devices}"]
+            assert result["devices"] == devices
+            np.testing.assert_allclose(result["gradients"], one["gradients"], rtol=1e-4, atol=1e-6)
+            for name in ("losses", "validation"):
+                np.testing.assert_allclose(result[name], one[name], rtol=1e-3, err_msg=name)

@@ -77,7 +77,7 @@ class SweepDisplay(SweepObserver):
         now = time.monotonic()
         self._running[cell.name] = _Running(now, now)
         self._look_at(cell)
-        done = list(self._states.values()).count(State.FINISHED)
+        done = sum(state is State.FINISHED for state in self._states.values())
         where = f"goes on from step {step}" if step else "begins"
         expected = "" if predicted is None else f"; predicted {seconds(predicted)}"
         self.say(f"{cell.name} {where} ({done} of {len(self.cells)} done{expected})")

@@ -15,6 +15,6 @@ class Failure(enum.Enum):
 
 def kind_of(error: str) -> Failure:
     """The kind, from a traceback or a message."""
-    if "RESOURCE_EXHAUSTED" in error:
+    if "RESOURCE_EXHAUSTED" in error or "MemoryError" in error:  # of the device, of the machine
         return Failure.MEMORY
     return Failure.DEVICE if "CUDA_ERROR" in error else Failure.OTHER

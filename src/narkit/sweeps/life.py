@@ -84,8 +84,9 @@ def run_cell(
     except Exception as error:
         directory.fail(cell, traceback.format_exc())
         claim.release()
-        observer.cell_failed(cell, f"{type(error).__name__}: {error}")
-        return Ended(cell, How.FAILED, str(error), kind_of(str(error)))
+        text = f"{type(error).__name__}: {error}"
+        observer.cell_failed(cell, text)
+        return Ended(cell, How.FAILED, str(error), kind_of(text))
     claim.finish()
     predictor.learn(record)
     observer.cell_finished(cell, record, time.monotonic() - began)

@@ -27,6 +27,10 @@ from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interruption
 from narkit.training.run import keep_compiled_programs
 
+NO_GPU = (
+    "expected that JAX sees the GPU which Ray has given to the cell on {}, got the CPU only; `pip install "
+    "'narkit[cuda]'` there, or give --gpus-per-cell 0"
+)
 BETWEEN_STEPS = 2.0  # seconds between two reports of progress, where nothing but the step has changed
 
 
@@ -103,6 +107,8 @@ def run_order(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
     if (differs := difference(order.software, describe(gpus=False))) is not None:
         return Result(How.CANNOT_GO_ON, differs)
     _set_up(order)
+    if order.gpus and jax.default_backend() == "cpu" and os.environ.get("JAX_PLATFORMS") != "cpu":
+        return Result(How.CANNOT_GO_ON, NO_GPU.format(platform.node()))
     seconds = None if order.ends_at is None else max(0.0, order.ends_at - time.time())
     with tempfile.TemporaryDirectory(prefix="narkit-cell-") as scratch, budgeted(seconds) as asked:
         try:

@@ -7,10 +7,13 @@ Ray decides where a cell runs, by what it asks for; it knows which machines ther
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import pickle
 import socket
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,6 +49,9 @@ LOOK_AT_CLUSTER = 2.0  # seconds between two looks at the machines
 TO_SAVE, TO_STOP = 60.0, 10.0  # seconds that cells are given to end, with a storage and without
 REACHABLE = 10.0  # seconds to wait for an address
 DESCRIBED = 120.0  # seconds to wait until every machine has said what is installed there
+LONGEST = 300  # characters of an error of Ray
+SMALLEST_SHARE = 0.01  # of a GPU that a cell can be given
+TOKENS = "RAY_AUTH_MODE"  # Ray's own variable: whether it sends a token to clusters
 
 
 @dataclass
@@ -82,7 +88,12 @@ class Ray(Executor):
         storage: str | None = None,
         work: Callable[[ShippedCode, bytes, Any], Result] = run_order,
     ):
-        self.address, self.gpus_per_cell, self.storage, self.work = address, gpus_per_cell, storage, work
+        check_gpus(gpus_per_cell)
+        if address == AUTO:  # looked up as Ray does
+            address = os.environ.get("RAY_ADDRESS") or AUTO
+        self.address, self.gpus_per_cell, self.work = address, gpus_per_cell, work
+        # Workers have other working folders, so a path has to be whole.
+        self.storage = storage if storage is None or "://" in storage else os.path.abspath(storage)
         self.flights: dict[Any, _Flight] = {}
         self.is_ours = False  # whether to disconnect at the end
         self.mailbox: Any = None
@@ -122,13 +133,28 @@ class Ray(Executor):
         if self.address == LOCAL:
             options["include_dashboard"] = False
         try:
-            ray.init(address=self.address, **options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what they say, the error says
+                ray.init(address=self.address, **options)
         except (ConnectionError, RuntimeError, ValueError, exceptions.RayError) as error:
-            hint = "; `--address local` starts Ray on this machine" if self.address == AUTO else ""
             raise SweepError(
-                f"--address {self.address}: no cluster answers there ({_first_line(error)}){hint}"
+                f"--address {self.address}: no cluster can be had there ({_in_one_line(error)}); {self._hint()}"
             ) from None
         self.is_ours = True
+
+    def _hint(self) -> str:
+        """What to look at where no cluster can be had."""
+        if self.address == AUTO:
+            return "expected one that was started with `ray start`; `--address local` starts Ray for this sweep alone"
+        if self.address == LOCAL:
+            return "expected to start one here"
+        port = (
+            "ray:// takes the port of Ray's client (10001, where `ray start --head` says nothing else)"
+            if self.address.startswith("ray://")
+            else "HOST:PORT takes the port of `ray start --head` (6379, where nothing else was said)"
+        )
+        token = f"; a cluster that asks for a token gets one with {TOKENS}=token" if TOKENS not in os.environ else ""
+        return port + token
 
     def _look_at_cluster(self) -> None:
         self.nodes = resources.alive(ray.nodes())
@@ -138,18 +164,18 @@ class Ray(Executor):
     def _chosen_gpus(self) -> float:
         available = sum(machine.get(resources.GPU, 0.0) for machine in self.machines)
         devices = self.context.options.devices
-        if self.gpus_per_cell is None:
-            return float(devices) if available else 0.0
-        if self.gpus_per_cell and not available:
+        gpus = self.gpus_per_cell
+        if gpus is None:
+            gpus = float(devices) if available else 0.0
+        elif gpus and not available:
             raise SweepError(
-                f"--gpus-per-cell {self.gpus_per_cell:g}: expected a cluster with GPUs, got {len(self.machines)} "
-                "machines without any; start one with a GPU first, or give --gpus-per-cell 0"
+                f"--gpus-per-cell {gpus:g}: expected a cluster with GPUs, got {_machines(self.machines)} without any; "
+                "start one with a GPU first, or give --gpus-per-cell 0"
             )
-        if self.gpus_per_cell and self.gpus_per_cell < devices > 1:
-            raise SweepError(
-                f"--gpus-per-cell: expected at least the {devices} of --devices, got {self.gpus_per_cell:g}"
-            )
-        return self.gpus_per_cell
+        if gpus < devices > 1:
+            given = "" if gpus else ", since a cell on CPUs has one device"
+            raise SweepError(f"--devices {devices}: expected at least as many GPUs per cell, got {gpus:g}{given}")
+        return gpus
 
     def _check_machines(self) -> None:
         least = Request(self.gpus, self.threads)
@@ -176,7 +202,7 @@ class Ray(Executor):
             ]
             found = ray.get(asked, timeout=DESCRIBED)
         except exceptions.RayError as error:
-            raise SweepError(f"the machines of the cluster do not answer: {_first_line(error)}") from None
+            raise SweepError(f"the machines of the cluster do not answer: {_in_one_line(error)}") from None
         finally:
             cloudpickle.unregister_pickle_by_value(software)
         self.software = software.describe()
@@ -230,6 +256,15 @@ class Ray(Executor):
         return max(2, running + max(FEWEST_AHEAD, int(AHEAD * running)))
 
     def wait(self) -> list[Ended]:
+        try:
+            return self._wait()
+        except (ConnectionError, exceptions.RpcError, exceptions.RaySystemError) as error:
+            raise ConnectionError(
+                f"the cluster {self.address} does not answer any more ({_in_one_line(error)}); what is written is "
+                "intact, and the same command goes on"
+            ) from None
+
+    def _wait(self) -> list[Ended]:
         while not self.context.asked:
             self._pass_on()
             ended = self._ended(TURN)
@@ -260,15 +295,17 @@ class Ray(Executor):
         except exceptions.TaskCancelledError:
             result = Result(How.STOPPED, "stopped")
         except exceptions.OutOfMemoryError as error:
-            text = f"its worker ran out of memory: {_first_line(error)}"
+            text = f"its worker ran out of memory: {_in_one_line(error)}"
             result = Result(How.FAILED, text, text, Failure.MEMORY)
         except exceptions.RayTaskError as error:
-            result = Result(How.FAILED, _last_line(error), str(error))
+            # The life of a cell turns its errors into results. This one came before it: narkit, the user's code or a
+            # package that it needs cannot be imported there, and no other cell would fare better.
+            result = Result(How.CANNOT_GO_ON, f"its worker could not begin: {_last_line(error)}")
         except exceptions.RayError as error:
             if flight.tries < MOST_TRIES and not self.context.asked:
                 self._try_again(flight, error)
                 return None
-            text = f"its worker was lost {flight.tries} times, at last: {_first_line(error)}"
+            text = f"its worker was lost {flight.tries} times, at last: {_in_one_line(error)}"
             result = Result(How.FAILED, text, text)
         return self._conclude(flight, result)
 
@@ -319,6 +356,15 @@ class Ray(Executor):
 
     def close(self) -> None:
         """Has all cells stop, those that run after they have saved, and waits for them."""
+        if ray.is_initialized():  # else the cluster is lost, and Ray would start another one here
+            self._end_all()
+        for flight in self.flights.values():
+            flight.claim.release()
+        self.flights.clear()
+        if self.is_ours:
+            ray.shutdown()
+
+    def _end_all(self) -> None:
         with contextlib.suppress(exceptions.RayError, ConnectionError):
             for reference in self.flights:
                 ray.cancel(reference)
@@ -329,11 +375,17 @@ class Ray(Executor):
                 ray.cancel(reference, force=True)
             if self.mailbox is not None:
                 ray.kill(self.mailbox)
-        for flight in self.flights.values():
-            flight.claim.release()
-        self.flights.clear()
-        if self.is_ours:
-            ray.shutdown()
+
+
+def check_gpus(number: float | None) -> None:
+    """Raises for numbers of GPUs that Ray does not give out."""
+    if number is None or number == 0 or (number >= 1 and math.isfinite(number) and number == int(number)):
+        return
+    if not SMALLEST_SHARE <= number < 1:
+        raise SweepError(
+            f"--gpus-per-cell: expected 0, a share of one GPU from {SMALLEST_SHARE:g} to 1, or a whole number, got "
+            f"{number:g}"
+        )
 
 
 def check_reachable(address: str) -> None:
@@ -365,9 +417,16 @@ def _as_function(work: Callable[..., Result]) -> Callable[..., Result]:
     return run_cell
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _machines(machines: Sized) -> str:
+    return "1 machine" if len(machines) == 1 else f"{len(machines)} machines"
+
+
+def _in_one_line(error: BaseException) -> str:
+    """What an error of Ray says, without its tables of how a machine's memory was used and its stack traces."""
+    lines = [line.strip() for line in str(error).strip().splitlines()]
+    until = next((index for index, line in enumerate(lines) if not line), len(lines))
+    text = " ".join(lines[:until])
+    return (text if len(text) <= LONGEST else f"{text[:LONGEST]} ...") or type(error).__name__
 
 
 def _last_line(error: BaseException) -> str:
