@@ -259,7 +259,8 @@ def files(folder: Path, changed: bool) -> st.SearchStrategy[Case]:
 
     @st.composite
     def case(draw: st.DrawFn) -> Case:
-        line, name, change = draw(st.sampled_from(READERS))
+        # The record is of other settings than the sweep, which has to be refused.
+        line, name, change = draw(st.sampled_from(READERS if changed else READERS[:-1]))
         given = content = (folder / GIVEN / name.replace("stopped/", "run/")).read_bytes()
         if changed:
             content = change(draw, given)

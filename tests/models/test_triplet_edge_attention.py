@@ -151,6 +151,12 @@ def test_batches_are_vmapped():
         np.testing.assert_allclose(together[i], layer(*features(seed)), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("hidden_size", [0, False])
+def test_the_width_is_a_whole_number(hidden_size):
+    with pytest.raises(ValueError, match="hidden_size: expected"):
+        narkit.TripletEdgeAttention(hidden_size, key=jax.random.key(0))
+
+
 @pytest.mark.parametrize("num_heads", [0, 4, 7])
 def test_heads_must_divide_the_width(num_heads):
     with pytest.raises(

@@ -18,6 +18,7 @@ from narkit.models import triplets
 from narkit.models.features import Bases, Basis, Scalars, fold
 from narkit.models.layers import LayerNorm, Linear
 from narkit.models.narrow_maxima import BoundNarrowMaxima, NarrowMaxima, NodeMap, in_directions, reverse
+from narkit.settings import whole_number
 
 Mask = Bool[Array, "node node"]
 _Choice = TypeVar("_Choice", bound=enum.StrEnum)
@@ -122,6 +123,8 @@ class TripletEdgeAttention(eqx.Module):
         norm: bool = False,
         key: PRNGKeyArray,
     ):
+        hidden_size = whole_number("hidden_size", hidden_size, at_least=1, example=128)
+        num_heads = whole_number("num_heads", num_heads, example=1)
         if num_heads < 1 or hidden_size % num_heads:
             raise ValueError(
                 f"expected a number of heads that divides the hidden size, got {num_heads} heads for size "
