@@ -4,7 +4,7 @@ A place is a folder in which one process at a time works, is killed, and is star
 the result is compared, and the place that follows is begun. Every kill is one line of the ledger, so that an experiment
 that is stopped goes on where it was when it is started again with the same folder (`NARKIT_FAULTS`):
 
-    NARKIT_KILLS=200 NARKIT_FAULTS=/tmp/kills pytest -m slow tests/training/test_resuming.py -s -k many_times
+    NARKIT_KILLS=200 NARKIT_FAULTS=kills pytest -m slow tests/training/test_resuming.py -s -k many_times
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class PublishedWeights:
             row = list(self.record["config"]["seeds"]).index(kept["seed"])
             step = self.record["selected"][kept["rule"]]["steps"][row]
             points = [point for point in self.record["curve"] if point["step"] == step]
-            rules = self.record["rules"]  # in the first formats names alone, of raw weights
+            rules = self.record.get("rules")  # in the first formats names alone, of raw weights
             averaged = isinstance(rules, Mapping) and rules[kept["rule"]].get("weights") == "averaged"
             scores = points[0]["average_scores" if averaged else "scores"] if points else {}
             found = [
