@@ -97,6 +97,7 @@ def test_what_the_machine_cannot_do_ends_in_1(
         ("train --algorithm bfs --out folder.npz/..", "expected a new or empty folder or that of a run, got one with"),
         ("train --resume file", "file: expected the folder of a run, got a file"),
         ("train --algorithm bfs --preset nope", "Known: clrs2022, development, paper, plus, quick"),
+        ("demo --steps 9999999999999999999999", "steps: expected a whole number and below 2^63"),
         ("--import '' list", "expected the name of a module, such as my_algorithms, got ''"),
         ("--import ..x list", "expected the name of a module"),
         ("--import broken_module list", "the module broken_module cannot be imported: ValueError: of its own"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from narkit.cli.choices import plain_errors
+from narkit.cli.choices import mistakes, plain_errors
 from narkit.cli.help import examples
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ def demo(
     """Follow a run, then train TEAM on the CPU in about two minutes, score it and draw its attention."""
     from rich.console import Console
 
+    with mistakes():
+        config = demo_config(seed, steps=steps)
     with plain_errors("--out"):
-        run_demo(Console(), out, demo_config(seed, steps=steps))
+        run_demo(Console(), out, config)
 
 
 def demo_config(seed: int = 0, **options: object) -> TrainConfig:
