@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from narkit.fused import messages
-from narkit.fused.gated_step import gated_step
+from narkit.fused.message_step import message_step
 from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.update import UpdateWeights
 from narkit.fused.weights import HIDDEN_SIZE as H
@@ -82,7 +82,7 @@ def fused(problem: Problem) -> Array:
     """The next hidden state of one seed by the kernels."""
     terms, scalars, hidden, message, update, connected = problem
     weights = (MessageWeights.of(*message), UpdateWeights.of(*update))
-    return gated_step(terms, scalars, hidden, *weights, problem.slope, connected)
+    return message_step(terms, scalars, hidden, *weights, problem.slope, connected)
 
 
 def chosen_senders(problem: Problem) -> Array:

@@ -327,13 +327,6 @@ struct Receivers {
 #define OPERANDS(name) name##_0, name##_1
 #define OPERAND_PARAMETERS(type, name) type name##_0, type name##_1
 #endif
-#if MEAN
-#define MEAN_PARAMETER(type, name) , type name
-#define MEAN_ARGUMENT(name) , name
-#else
-#define MEAN_PARAMETER(type, name)
-#define MEAN_ARGUMENT(name)
-#endif
 
 #define NO_MESSAGE -1e6f  // what a node that may not send contributes to the maximum
 #if MASK

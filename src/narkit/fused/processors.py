@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float
 
 from narkit.fused.bases import FusedBasis
-from narkit.fused.gated_step import gated_step_and_terms
+from narkit.fused.message_step import message_step_and_terms
 from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
@@ -60,21 +60,21 @@ class PlainProcessor(FusedProcessor):
 
 
 def bind_team(processor: TEAM, bases: Bases) -> FusedProcessor:
-    return FusedGatedStep.of(bases, processor.message_passing, processor.attention)
+    return FusedMessageStep.of(bases, processor.message_passing, processor.attention)
 
 
 def bind_message_passing(processor: MessagePassingProcessor, bases: Bases) -> FusedProcessor:
-    return FusedGatedStep.of(bases, processor.message_passing, None, type(processor).senders)
+    return FusedMessageStep.of(bases, processor.message_passing, None, type(processor).senders)
 
 
 def bind_triplets(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
     """Messages and triplets in kernels, with what nodes contribute to both in one product."""
-    step = FusedGatedStep.of(bases, processor.message_passing, None, type(processor).senders)
+    step = FusedMessageStep.of(bases, processor.message_passing, None, type(processor).senders)
     triplets = FusedTripletReasoning.of(bases, processor.triplets)
     return FusedTriplets(step.with_terms(triplets.nodes, triplets.graph), triplets)
 
 
-class FusedGatedStep(FusedProcessor):
+class FusedMessageStep(FusedProcessor):
     """A step of message passing, perhaps gated. What a node contributes is one product per step."""
 
     # Of the terms of every node: the graph's scalars count as scalars of every node, and those of attention do not
@@ -92,7 +92,7 @@ class FusedGatedStep(FusedProcessor):
         message_passing: MessagePassing,
         attention: TripletEdgeAttention | None,
         senders: Senders = everyone,
-    ) -> FusedGatedStep:
+    ) -> FusedMessageStep:
         gate = message_passing.gate
         size = message_passing.graph.bias.shape[0]
         linears = [message_passing.receiver, message_passing.sender, message_passing.from_nodes]
@@ -154,7 +154,7 @@ class FusedGatedStep(FusedProcessor):
             senders=senders,
         )
 
-    def with_terms(self, nodes: FoldedLinear, graph: Basis) -> FusedGatedStep:
+    def with_terms(self, nodes: FoldedLinear, graph: Basis) -> FusedMessageStep:
         """The same with further terms per node, concatenated behind its own; the triplets read them."""
         own, further = self.node_weights, jnp.concatenate([nodes.basis.directions, graph.directions])
         directions = jnp.concatenate([own.directions, further], axis=1)
@@ -181,7 +181,7 @@ class FusedGatedStep(FusedProcessor):
         if connected is not None:
             connected = connected.astype(jnp.int8)
         weights = (self.message_weights, self.update_weights)
-        return gated_step_and_terms(terms, edges, hidden, *weights, self.slope, connected)
+        return message_step_and_terms(terms, edges, hidden, *weights, self.slope, connected)
 
 
 class FusedTripletReasoning(eqx.Module):
@@ -219,7 +219,7 @@ class FusedTripletReasoning(eqx.Module):
 class FusedTriplets(FusedProcessor):
     """Message passing, and edge latents from triplets."""
 
-    messages: FusedGatedStep
+    messages: FusedMessageStep
     triplets: FusedTripletReasoning
 
     def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:

@@ -16,13 +16,6 @@
 #define OWN_TERMS (GATE ? 2 : 1)              // that are read of a node
 #define MATRICES (OWN_TERMS + (MEAN ? 1 : 0))  // that messages are multiplied with; that of their mean is the last
 #define VECTORS (GATE ? 3 : 2)
-#if MEAN
-#define MEAN_PARAMETER(type, name) , type name
-#define MEAN_ARGUMENT(name) , name
-#else
-#define MEAN_PARAMETER(type, name)
-#define MEAN_ARGUMENT(name)
-#endif
 
 typedef Tiling<16, 8> T;  // eight warps with 16 rows and 16 columns each; a lane has two rows and four columns
 #define SHARES_STRIDE (T::N_WARPS + 1)

@@ -15,7 +15,7 @@ from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
 
-def gated_step(
+def message_step(
     terms: Float[Array, "sample node terms"],
     scalars: Float[Array, "sample node node scalar"],
     hidden: Float[Array, "sample node hidden"],
@@ -30,10 +30,10 @@ def gated_step(
     receiver and as the sender of a message; then to its update and, if there is one, to the gate. `connected[i, j]`, of
     eight bits, lets i send to j; None lets everyone. Arrays of several seeds come through `jax.vmap`.
     """
-    return gated_step_and_terms(terms, scalars, hidden, message_weights, update_weights, slope, connected)[0]
+    return message_step_and_terms(terms, scalars, hidden, message_weights, update_weights, slope, connected)[0]
 
 
-def gated_step_and_terms(
+def message_step_and_terms(
     terms: Float[Array, "sample node terms"],
     scalars: Float[Array, "sample node node scalar"],
     hidden: Float[Array, "sample node hidden"],
