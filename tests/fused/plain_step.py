@@ -82,7 +82,7 @@ def fused(problem: Problem) -> Array:
     """The next hidden state of one seed by the kernels."""
     terms, scalars, hidden, message, update, connected = problem
     weights = (MessageWeights.of(*message), UpdateWeights.of(*update))
-    return message_step(terms, scalars, hidden, *weights, problem.slope, connected)
+    return message_step(terms, scalars, hidden, *weights, problem.slope, connected)[0]
 
 
 def chosen_senders(problem: Problem) -> Array:

@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float
 
 from narkit.fused.bases import FusedBasis
-from narkit.fused.message_step import message_step_and_terms
+from narkit.fused.message_step import message_step
 from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
@@ -181,7 +181,7 @@ class FusedMessageStep(FusedProcessor):
         if connected is not None:
             connected = connected.astype(jnp.int8)
         weights = (self.message_weights, self.update_weights)
-        return message_step_and_terms(terms, edges, hidden, *weights, self.slope, connected)
+        return message_step(terms, edges, hidden, *weights, self.slope, connected)
 
 
 class FusedTripletReasoning(eqx.Module):
