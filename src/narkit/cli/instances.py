@@ -14,7 +14,7 @@ from narkit.cli.choices import in_words
 
 ALGORITHM = typer.Argument(metavar="ALGORITHM", is_eager=True, help="A name from `narkit list`.")
 Values = Annotated[
-    list[str] | None, typer.Argument(metavar="[VALUES]...", help="Keys, numbers or dimensions, where these are given.")
+    list[str] | None, typer.Argument(metavar="VALUES", help="Keys, numbers or dimensions, where these are given.")
 ]
 Edges = Annotated[Path | None, typer.Option(help="A graph: CSV with from, to and, if edges have them, weights.")]
 Matrix = Annotated[Path | None, typer.Option(help="A graph: CSV with its adjacency matrix, 0 where no edge is.")]

@@ -274,7 +274,7 @@ def list_choices(
         str, typer.Argument(metavar="WHAT", help="One of algorithms, processors, presets, systems and rules.")
     ] = "algorithms",
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Tell all about this one, such as a preset's every setting.")
+        str | None, typer.Argument(metavar="NAME", help="Tell all about this one, such as a preset's every setting.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
 ) -> None:

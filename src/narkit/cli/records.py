@@ -35,7 +35,7 @@ def check_records(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
     count: Annotated[
         int | None,
-        typer.Argument(metavar="[N]", min=1, help="With --rescore: of how many records, drawn at random; else of all."),
+        typer.Argument(metavar="N", min=1, help="With --rescore: of how many records, drawn at random; else of all."),
     ] = None,
     move: Annotated[
         bool, typer.Option("--set-aside", help="Move damaged records and their weights into set_aside/ beside them.")
