@@ -139,8 +139,9 @@ class Experiment:
     ended: Callable[[str], bool]
     compare: Callable[[Path], None]
     look: Callable[[Path], dict[str, Any]]
-    seconds: float  # after its first line a process is killed within so many
+    seconds: float  # a process is killed within so many after the line that is waited for
     startup: float = 4.0  # one in eight is killed within so many seconds of its start
+    lines: int = 1  # which line is waited for is drawn, too: the first, or one of so many
 
 
 class Ledger:
@@ -204,7 +205,9 @@ def _run_and_kill(experiment: Experiment, ledger: Ledger, place: Path, kill: int
     seconds = rng.uniform(0.0, experiment.startup if early else experiment.seconds)
     with experiment.start(place) as process:
         assert process.stdout is not None
-        printed = "" if early else process.stdout.readline()
+        printed = ""
+        for _ in range(0 if early else rng.randint(1, experiment.lines)):
+            printed += process.stdout.readline()  # nothing, if it has ended
         time.sleep(seconds)
         process.kill()
         printed += process.stdout.read()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,18 +99,31 @@ def test_killed_sweeps_end_as_if_nothing_had_happened(
     assert files_of(tmp_path) == FILES
 
 
+@pytest.fixture(scope="module")
+def four_cells(
+    tiny_cells: Callable[..., list[Cell]], program_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict]:
+    """The results of a sweep of four cells that nothing happened to."""
+    folder = tmp_path_factory.mktemp("four")
+    run_sweep(tiny_cells(systems=("mpnn", "pgn")), SweepDirectory(folder))
+    return results(folder)
+
+
 @pytest.mark.slow
 def test_sweeps_killed_many_times(
-    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+    four_cells: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
 ) -> None:
-    """Until it is done, and then again in a new folder: many kills fall into the writing of records and weights.
+    """Until it is done, and then again in a new folder: kills fall into all four cells, and between them.
 
-    Every second folder is swept by two processes side by side, whose parent is killed.
+    A cell prints four lines (it begins, compiles, trains, is done). A kill waits for up to eight, so that it falls into
+    the first cell that is not finished or into the one behind it, and then for a part of a second or two. Every second
+    folder is swept by two processes side by side, whose parent is killed.
     """
+    files = [file.replace("mpnn", system) for system in ("mpnn", "pgn") for file in FILES]
 
     def compare(place: Path) -> None:
-        assert results(place) == whole
-        assert files_of(place) == FILES
+        assert results(place) == four_cells
+        assert files_of(place) == files
 
     def look(place: Path) -> dict[str, int]:
         """What a kill left: how many cells are finished; each passes its check."""
@@ -119,18 +133,26 @@ def test_sweeps_killed_many_times(
     with Starter(environment_of(program_cache)) as starter:
 
         def start_in(place: Path) -> Forked:
-            grid = [*tiny_arguments, "--processes", str(1 + int(place.name[-1]) % 2), "--out", str(place)]
-            return starter.start(PROCESS, ["0", *grid], folder)
+            grid = ["--systems", "mpnn,pgn", "--processes", str(1 + int(place.name[-1]) % 2), "--out", str(place)]
+            return starter.start(PROCESS, ["0", *_without_systems(tiny_arguments), *grid], folder)
 
         ending = "all cells are finished"
-        lines = kill_many_times(Experiment(folder, start_in, lambda text: ending in text, compare, look, 6.0), KILLS)
+        experiment = Experiment(folder, start_in, lambda text: ending in text, compare, look, seconds=2.0, lines=8)
+        lines = kill_many_times(experiment, KILLS)
     kills = [line for line in lines if line["what"] == "killed"]
+    by_cells = Counter(line["finished_cells"] for line in kills)
     print(
-        f"\n{len(kills)} kills of {len({line['place'] for line in kills})} sweeps, "
-        f"{sum(line['early'] for line in kills)} of them while a process started, "
-        f"{sum(line['finished_cells'] == 1 for line in kills)} between the two cells; "
+        f"\n{len(kills)} kills of {len({line['place'] for line in kills})} sweeps of four cells, "
+        f"{sum(line['early'] for line in kills)} of them while a process started; "
+        f"{', '.join(f'{by_cells[count]} with {count} cells finished' for count in range(4))}; "
         f"{len(lines) - len(kills)} sweeps ended the same"
     )
+    assert KILLS < 50 or all(by_cells[count] > 0 for count in range(4))
+
+
+def _without_systems(arguments: list[str]) -> list[str]:
+    place = arguments.index("--systems")
+    return [*arguments[:place], *arguments[place + 2 :]]
 
 
 @pytest.mark.parametrize("names", [["bfs"], ["bfs", "minimum"]], ids=["one", "side by side"])

@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ import narkit
 from narkit.training.checkpoint import CheckpointError, Checkpoints, CheckpointWriteError
 from narkit.training.progress import Snapshot
 
-from .test_resuming import PROCESS, SOURCE, At, assert_same, crash
+from .test_resuming import PROCESS, At, assert_same, crash, environment_of
 
 Tiny = Callable[..., narkit.TrainConfig]
 
@@ -146,18 +147,46 @@ def test_a_clock_that_is_set_back(tiny: Tiny, expected: narkit.RunRecord, tmp_pa
         assert_same(narkit.train(tiny(), tmp_path, save_every=0), expected)
 
 
+ALLOWED = 20  # seconds of computing, after which the system kills a process
+
+COMMAND = """
+import resource, sys
+allowed = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_CPU, (allowed, allowed))
+from narkit.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_every_twenty_seconds_ends(tmp_path: Path, program_cache: Path) -> None:
+    """`narkit train --save-every 1`, typed again after every kill, long before its only validation.
+
+    The seconds are of computing, so that the test is the same on a busy machine, where starting alone takes longer.
+    """
+    options = "--algorithm bfs --processor mpnn --preset quick --steps 6000 --set test=false --set validate_every=6000"
+    words = ["train", *options.split(), "--save-every", "1", "--out", str(tmp_path / "run")]
+    environment = environment_of(program_cache)
+    ended: list[int] = []
+    while 0 not in ended:
+        command = [sys.executable, "-c", COMMAND, str(ALLOWED), *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        ended.append(done.returncode)
+        assert done.returncode in (0, -signal.SIGKILL), done.stdout[-2000:] + done.stderr[-2000:]
+        assert len(ended) < 100
+    config = narkit.RunRecord.load(tmp_path / "run").config
+    print(f"\nkilled {len(ended) - 1} times after {ALLOWED} s of computing, and it ended")
+    assert len(ended) > 2
+    assert_same(narkit.RunRecord.load(tmp_path / "run"), narkit.train(config))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_processes_in_one_folder(
     count: int, tiny: Tiny, expected: narkit.RunRecord, tmp_path: Path, program_cache: Path
 ) -> None:
     """One trains, the others are told so; or they come late, find the run finished and train nothing."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(SOURCE),
-        "JAX_COMPILATION_CACHE_DIR": str(program_cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
+    environment = environment_of(program_cache)
     command = [sys.executable, "-c", PROCESS, json.dumps(tiny().to_json()), str(tmp_path / "run")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [subprocess.Popen(command, env=environment, **pipes) for _ in range(count)]

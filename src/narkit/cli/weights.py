@@ -16,9 +16,7 @@ app = typer.Typer()
 
 @app.command("weights", epilog=examples("narkit weights", "narkit weights dijkstra", "narkit weights --json"))
 def weights(
-    algorithm: Annotated[
-        str | None, typer.Argument(metavar="ALGORITHM", help="Only those for this algorithm.")
-    ] = None,
+    algorithm: Annotated[str | None, typer.Argument(metavar="ALGORITHM", help="Only those for this algorithm.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
 ) -> None:
     """List the published weights, the best for each algorithm first: score, size, SHA-256 and record.
