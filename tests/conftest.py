@@ -35,16 +35,17 @@ def _after_each_file(release_programs: Callable[[], None]) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def compare_with_reference() -> Callable[[str, str, dict], float]:
+def compare_with_reference() -> Callable[..., float]:
     """Compares our network with what dm-clrs computed (see `tests/golden/make_model_golden.py`).
 
-    Logits of outputs and of hints at every step, the loss, its gradient and the score must agree. Returns the largest
-    difference of a number, relative to one plus its size.
+    Logits of outputs and of hints at every step, the loss, its gradient and the score must agree; with true hints in
+    place of predicted ones (`teacher_forcing=1.0`) the loss and its gradient, as there the logits are not those of
+    training. Returns the largest difference of a number, relative to one plus its size.
     """
     return _compare_with_reference
 
 
-def _compare_with_reference(name: str, processor: str, case: dict) -> float:
+def _compare_with_reference(name: str, processor: str, case: dict, **options: Any) -> float:
     import equinox as eqx
     import jax.numpy as jnp
     import numpy as np
@@ -53,7 +54,7 @@ def _compare_with_reference(name: str, processor: str, case: dict) -> float:
     from narkit.models.network import DeviceBatch
     from narkit.models.objective import hint_losses, output_losses
     from narkit.models.predictions import decode_outputs
-    from narkit.models.unrolling import unroll
+    from narkit.models.unrolling import Unrolling, unroll
 
     parts = {part: case[part] for part in ("inputs", "hints", "outputs")}
     batch = narkit.Batch(algorithm=name, **parts, lengths=np.asarray(case["lengths"]).astype(int))
@@ -63,7 +64,7 @@ def _compare_with_reference(name: str, processor: str, case: dict) -> float:
     @eqx.filter_jit
     @eqx.filter_value_and_grad(has_aux=True)
     def run(reasoner):  # the loss is put together here so that one program gives the logits too
-        outputs, hints = unroll(reasoner, on_device, training=True)
+        outputs, hints = unroll(reasoner, on_device, options=Unrolling(**options), training=True)
         losses = output_losses(on_device, outputs) | hint_losses(on_device, hints)
         return sum(losses.values(), jnp.zeros(())), (outputs, hints)
 
@@ -78,10 +79,12 @@ def _compare_with_reference(name: str, processor: str, case: dict) -> float:
         "gradient": narkit.interop.clrs.to_haiku(gradient),
         "score": score,
     }
+    if options.get("teacher_forcing"):
+        ours = {part: ours[part] for part in ("loss", "gradient")}
     # dm-clrs may pad a batch beyond its longest sample; there its network runs on, to no effect, and ours stops.
     steps = max(1, int(batch.lengths.max()) - 1)
     theirs = {part: case[part] for part in ours}
-    for part in (ours, theirs):
+    for part in (ours, theirs) if "hint logits" in ours else ():
         part["hint logits"] = {name: values[:steps] for name, values in part["hint logits"].items()}
     for where, value, expected in _pairs(ours, theirs):
         value, expected = np.asarray(value), np.asarray(expected)

@@ -1,5 +1,6 @@
 """Live comparison with an installed dm-clrs at the paper's width, on larger instances than the goldens'."""
 
+import functools
 import importlib.util
 from pathlib import Path
 
@@ -51,6 +52,22 @@ def test_network_equals_dm_clrs(processor, name, reference, compare_with_referen
         largest = compare_with_reference(name, processor, case)
     record_property("largest difference", largest)
     print(f"{processor} {name}: {largest:.1e}")
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("forcing", [0.0, 1.0])
+@pytest.mark.parametrize("processor", ["mpnn", "pgn"])
+@pytest.mark.parametrize("name", ["bfs", "minimum", "bellman_ford", "insertion_sort"])
+def test_training_of_the_first_release_equals_dm_clrs(
+    name, processor, forcing, reference, compare_with_reference, monkeypatch
+):
+    """Hints fed back hard, always forced or never: the preset `clrs2022` tosses a coin between the two."""
+    options = {"hint_repred_mode": "hard", "hint_teacher_forcing": forcing}
+    model = functools.partial(reference.baselines.BaselineModel, **options)
+    monkeypatch.setattr(reference.baselines, "BaselineModel", model)
+    with jax.enable_x64(True):
+        case = jax.device_get(reference.reference_case(name, processor, HIDDEN, NODES, BATCH, seed=100))
+        compare_with_reference(name, processor, case, reprediction="hard", teacher_forcing=forcing)
 
 
 @pytest.mark.filterwarnings("default")
