@@ -11,6 +11,7 @@ import pytest
 
 from narkit.errors import UnknownNameError
 from narkit.report import paper, tables
+from narkit.report.findings import find
 from narkit.report.grid import ColumnScores, Grid, ResultsError, category_members, read_grid
 from narkit.report.paper import Score
 from narkit.report.rendering import Number, Table, as_csv, latex, markdown, text
@@ -188,6 +189,7 @@ def test_reasons(make_record, tmp_path: Path, place: str, options: dict, reason:
     grid = read_grid(tmp_path)
     assert not grid.cells
     assert [reason in left.reason for left in grid.left_out] == [True], grid.left_out
+    assert find(grid).sentences == ["Every cell is empty.", "1 record was left out; see the end."]
 
 
 def test_the_presets_own_folder_will_do(write_grid, tmp_path: Path) -> None:

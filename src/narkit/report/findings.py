@@ -34,7 +34,8 @@ def find(grid: Grid) -> Findings:
     """Reads off what a report should say first."""
     systems = with_records(grid)
     if not systems:
-        return Findings(["Nothing was run yet: every cell is empty."], None, {}, None)
+        empty = "Every cell is empty." if grid.left_out else "Nothing was run yet: every cell is empty."
+        return Findings([empty, *_troubles(grid)], None, {}, None)
     best = _best(grid, systems)
     comparisons = {
         system.name: {row.algorithm: row for row in compare(grid.column(system).runs, grid.column(best).runs)}
