@@ -35,7 +35,7 @@ from narkit.cli import main
 
 from . import material
 from .calls import REFUSALS, Call, calls, entry_points
-from .commands import SLOTS, Case, files, good_commands, mutated_options, mutated_structures, targets
+from .commands import SLOTS, Case, files, good_commands, good_lines, mutated_options, mutated_structures, targets
 
 SEED = int(os.environ.get("NARKIT_FUZZ_SEED", "0"))
 MANY = int(os.environ.get("NARKIT_FUZZ_CASES", "10000"))
@@ -246,6 +246,11 @@ def test_a_few_hundred_inputs(folder: Path) -> None:
     print(f"\n{tried.summary()}")
     assert not tried.problems, f"{len(tried.problems)} of {FEW}:\n" + "\n\n".join(tried.problems[:8])
     assert 0.3 < tried.good_share < 0.37
+
+
+def test_every_command_has_a_good_line() -> None:
+    """From which its mutations are made; without one they would never get beyond what is missing."""
+    assert [path for path, lines in good_lines().items() if not lines] == []
 
 
 def test_every_public_name_is_tried(folder: Path) -> None:

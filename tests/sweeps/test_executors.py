@@ -1,10 +1,14 @@
 """Several cells at a time: what happens to the others, and to the cell, when a process fails."""
 
+import io
 import json
+import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +17,8 @@ from narkit.cli import app
 from narkit.sweeps.cells import Cell, State, SweepDirectory
 from narkit.sweeps.checks import check_file
 from narkit.sweeps.executor import Progress, SweepObserver, SweepOptions
-from narkit.sweeps.executors.processes import MEMORY_VARIABLES, Processes
+from narkit.sweeps.executors import worker
+from narkit.sweeps.executors.processes import CANNOT_GO_ON, MEMORY_VARIABLES, Processes
 from narkit.sweeps.failures import Failure, kind_of
 from narkit.sweeps.sweep import Outcome, run_sweep
 
@@ -157,6 +162,24 @@ def test_what_ran_elsewhere_is_kept_as_if_it_had_run_here(
         home.keep(cell, away.record(cell).read_bytes(), away.weights(cell).read_bytes())
         assert check_file(home.record(cell)).problems == ()
         assert home.state(cell) is State.FINISHED
+
+
+@pytest.mark.parametrize("said", [b"", pickle.dumps(["a", "part"])[:-3]])
+def test_a_process_that_was_not_told_what_to_do_ends_without_a_word(
+    said: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(said)))
+    with pytest.raises(SystemExit) as raised:
+        worker.main()
+    assert raised.value.code == CANNOT_GO_ON and capfd.readouterr() == ("", "")
+
+
+def test_a_process_whose_sweep_was_killed_goes_on(tiny_cells: TinyCells) -> None:
+    """Nobody reads what it says, neither while it works nor when it ends."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with worker.telling(writing) as observer:
+        observer.cell_begins(tiny_cells()[0], 0, None)
 
 
 def test_shares_that_the_user_has_set_stay(

@@ -160,12 +160,12 @@ main()
 
 @pytest.mark.slow
 def test_a_command_that_is_killed_every_twenty_seconds_ends(tmp_path: Path, program_cache: Path) -> None:
-    """`narkit train --save-every 1`, typed again after every kill, long before its only validation.
+    """`narkit train --save-every 5`, typed again after every kill, long before its only validation.
 
     The seconds are of computing, so that the test is the same on a busy machine, where starting alone takes longer.
     """
-    options = "--algorithm bfs --processor mpnn --preset quick --steps 6000 --set test=false --set validate_every=6000"
-    words = ["train", *options.split(), "--save-every", "1", "--out", str(tmp_path / "run")]
+    options = "--algorithm bfs --processor mpnn --preset quick --steps 1500 --set test=false --set validate_every=1500"
+    words = ["train", *options.split(), "--save-every", "5", "--out", str(tmp_path / "run")]
     environment = environment_of(program_cache)
     ended: list[int] = []
     while 0 not in ended:

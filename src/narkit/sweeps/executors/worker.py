@@ -7,7 +7,8 @@ import os
 import pickle
 import sys
 import time
-from typing import BinaryIO
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from narkit.sweeps.cells import Cell
 from narkit.sweeps.executor import Progress, SweepObserver
@@ -54,19 +55,37 @@ class Told(SweepObserver):
         self._say("cell_not_started", missing)
 
 
+@contextlib.contextmanager
+def telling(events: int) -> Iterator[Told]:
+    """The observer that writes into this pipe. What is left to say at the end goes nowhere if nobody listens."""
+    pipe = open(events, "wb")  # noqa: SIM115
+    try:
+        yield Told(pipe)
+    finally:
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+
 def main() -> int:
-    user_code: UserCode = pickle.load(sys.stdin.buffer)
+    user_code: UserCode = _heard()
     user_code.install()
-    order: Order = pickle.load(sys.stdin.buffer)
+    order: Order = _heard()
     keep_compiled_programs()
     seconds = None if order.ends_at is None else max(0.0, order.ends_at - time.time())
-    with open(order.events, "wb") as pipe, budgeted(seconds) as asked:
-        observer = Told(pipe)
+    with telling(order.events) as observer, budgeted(seconds) as asked:
         try:
             return _run(order, observer, asked)
         except (CheckpointWriteError, OSError) as error:
             observer.remark(f"Error: {error}")
             return CANNOT_GO_ON
+
+
+def _heard() -> Any:
+    """What the sweep says next. If it was killed before it had said it, this process ends without a word."""
+    try:
+        return pickle.load(sys.stdin.buffer)
+    except (EOFError, pickle.UnpicklingError):
+        sys.exit(CANNOT_GO_ON)
 
 
 def _run(order: Order, observer: Told, asked: Interruption) -> int:
