@@ -13,6 +13,7 @@ a report): by then all that was typed has been accepted. Processes of their own 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import subprocess
@@ -28,6 +29,7 @@ from unittest import mock
 
 import hypothesis
 import pytest
+import typer.main
 from hypothesis import strategies as st
 
 import narkit
@@ -73,7 +75,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def stopped_before_long_work() -> Iterator[None]:
+    """In it no long work begins, and the tree of commands is built once: Typer builds it anew for every command."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch("typer.main.get_command", functools.cache(typer.main.get_command)))
         for name in LONG_WORK:
             stack.enter_context(mock.patch(name, _begin))
         yield

@@ -63,8 +63,8 @@ def test_training_of_the_first_release_equals_dm_clrs(
 ):
     """Hints fed back hard, always forced or never: the preset `clrs2022` tosses a coin between the two."""
     options = {"hint_repred_mode": "hard", "hint_teacher_forcing": forcing}
-    model = functools.partial(reference.baselines.BaselineModel, **options)
-    monkeypatch.setattr(reference.baselines, "BaselineModel", model)
+    model = reference.baselines.BaselineModel
+    monkeypatch.setattr(model, "__init__", functools.partialmethod(model.__init__, **options))
     with jax.enable_x64(True):
         case = jax.device_get(reference.reference_case(name, processor, HIDDEN, NODES, BATCH, seed=100))
         compare_with_reference(name, processor, case, reprediction="hard", teacher_forcing=forcing)
