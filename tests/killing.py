@@ -10,6 +10,7 @@ that is stopped goes on where it was when it is started again with the same fold
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -164,12 +165,21 @@ class Ledger:
 def kill_many_times(experiment: Experiment, times: int, at_a_time: int = AT_A_TIME) -> list[dict[str, Any]]:
     """Kills so many processes, those of earlier calls included, and lets what was begun end. Returns the ledger."""
     ledger = Ledger(experiment.folder / "ledger.jsonl")
-    tickets = iter(range(len(ledger.kills()), times))
-    lock = threading.Lock()
+    numbers = itertools.count(len(ledger.lines()))  # what a kill is drawn by
+    left, lock = times - len(ledger.kills()), threading.Lock()
 
     def ticket() -> int | None:
+        nonlocal left
         with lock:
-            return next(tickets, None)
+            if left <= 0:
+                return None
+            left -= 1
+            return next(numbers)
+
+    def give_back() -> None:
+        nonlocal left
+        with lock:
+            left += 1
 
     def work(worker: int) -> None:
         finished = {line["place"] for line in ledger.lines() if line["what"] == "finished"}
@@ -182,6 +192,8 @@ def kill_many_times(experiment: Experiment, times: int, at_a_time: int = AT_A_TI
             done = False
             while not done and (kill := ticket()) is not None:
                 done = _run_and_kill(experiment, ledger, place, kill)
+                if done:  # it had ended before it was killed
+                    give_back()
             if not done and not place.exists():
                 return
             if not done:

@@ -144,7 +144,7 @@ def test_sweeps_killed_many_times(
     print(
         f"\n{len(kills)} kills of {len({line['place'] for line in kills})} sweeps of four cells, "
         f"{sum(line['early'] for line in kills)} of them while a process started; "
-        f"{', '.join(f'{by_cells[count]} with {count} cells finished' for count in range(4))}; "
+        f"{', '.join(f'{by_cells[count]} with {count} cells finished' for count in range(5))}; "
         f"{len(lines) - len(kills)} sweeps ended the same"
     )
     assert KILLS < 50 or all(by_cells[count] > 0 for count in range(4))
