@@ -4,6 +4,9 @@ By default a few hundred in this process; behind the marker `fuzz` ten thousand,
 
     pytest tests/fuzz -m fuzz -s
     NARKIT_FUZZ_CASES=2500 NARKIT_FUZZ_SEED=7 pytest tests/fuzz -m fuzz -s -k thousand
+    NARKIT_FAULTS=kills pytest tests/fuzz -m fuzz -s -k thousand
+
+The last one keeps what was found in a folder, part by part: stopped and started again, it goes on where it was.
 
 Hypothesis draws them, about a third of them good. What goes wrong is gathered, so that one run tells of everything.
 In this process commands are stopped where their long work would begin (training, measuring, running a network, drawing
@@ -15,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import json
 import os
 import subprocess
 import sys
@@ -34,13 +38,16 @@ from hypothesis import strategies as st
 
 import narkit
 from narkit.cli import main
+from narkit.files import write_whole
 
+from ..killing import folder_of
 from . import material
 from .calls import REFUSALS, Call, calls, entry_points
 from .commands import SLOTS, Case, files, good_commands, good_lines, mutated_options, mutated_structures, targets
 
 SEED = int(os.environ.get("NARKIT_FUZZ_SEED", "0"))
 MANY = int(os.environ.get("NARKIT_FUZZ_CASES", "10000"))
+PART = 500  # cases that are kept together
 FEW, PROCESSES = 300, int(os.environ.get("NARKIT_FUZZ_PROCESSES", "50"))
 LOGS = "narkit-error-*"  # of errors of ours; packages such as wandb make folders for temporary files beside them
 LONGEST_REFUSAL = 20.0  # seconds of this process's own time
@@ -149,6 +156,22 @@ class Tried:
             f"{counts}; {len(targets())} options and settings, each changed in at least {fewest} ways; the longest "
             f"refusal took {self.longest_refusal:.1f} s"
         )
+
+    def add(self, other: Tried) -> None:
+        self.problems += other.problems
+        self.counts += other.counts
+        for name, ways in other.ways.items():
+            self.ways[name] |= ways
+        self.longest_refusal = max(self.longest_refusal, other.longest_refusal)
+
+    def to_json(self) -> dict[str, Any]:
+        ways = {name: sorted(ways) for name, ways in self.ways.items()}
+        return {**vars(self), "counts": dict(self.counts), "ways": ways}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Tried:
+        ways = defaultdict(set, {name: set(ways) for name, ways in values["ways"].items()})
+        return cls(values["problems"], Counter(values["counts"]), ways, values["longest_refusal"])
 
     @property
     def good_share(self) -> float:
@@ -267,12 +290,17 @@ def test_every_public_name_is_tried(folder: Path) -> None:
 
 @pytest.mark.fuzz
 @pytest.mark.usefixtures("quiet")
-def test_ten_thousand_inputs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_inputs(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(SLOTS, "algorithm", st.sampled_from(sorted(narkit.ALGORITHMS)))
-    began = time.process_time()
-    with stopped_before_long_work():
-        tried = run_cases(folder, SEED + 1, MANY)
-    print(f"\n{MANY} cases, {time.process_time() - began:.0f} s of CPU time: {tried.summary()}")
+    began, tried, kept = time.process_time(), Tried(), folder_of("fuzz", tmp_path)
+    for part, first in enumerate(range(0, MANY, PART)):
+        file = kept / f"seed-{SEED}-part-{part:03d}-of-{MANY}.json"
+        if not file.exists():
+            with stopped_before_long_work():
+                found = run_cases(folder, 1000 * SEED + part + 1, min(PART, MANY - first))
+            write_whole(file, json.dumps(found.to_json()))
+        tried.add(Tried.from_json(json.loads(file.read_text())))
+    print(f"\n{MANY} cases, {time.process_time() - began:.0f} s of CPU time now: {tried.summary()}")
     assert not tried.problems, f"{len(tried.problems)} of {MANY}:\n" + "\n\n".join(tried.problems[:40])
     assert 0.3 < tried.good_share < 0.37
     fewest = {target.name: len(tried.ways[target.name]) for target in targets()}
