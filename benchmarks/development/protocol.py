@@ -46,9 +46,10 @@ class Arm:
     edge_pointers: str = "means"
 
 
-PLUS = Arm(processor="team_plus")
-NO_MEAN = Arm(processor="team_plus", options=(("mean", False),), edge_pointers="lossless")
-INPUTS = dataclasses.replace(NO_MEAN, options=(("mean", False), ("reads", "inputs")))
+# TEAM+ has got rid of the mean, and of reading hidden states, since the runs of `plus` and of `n`.
+PLUS = Arm(processor="team_plus", options=(("mean", True), ("reads", "both")))
+NO_MEAN = Arm(processor="team_plus", options=(("reads", "both"),), edge_pointers="lossless")
+INPUTS = Arm(processor="team_plus", edge_pointers="lossless")
 ARMS = {
     "soft": Arm(gradient=1.0),
     "damp": Arm(),
@@ -68,23 +69,26 @@ ARMS = {
     "plus_through": dataclasses.replace(PLUS, hints="through"),
     "plus_sharp": dataclasses.replace(PLUS, hints="sharp"),
     "plus_sharp4": dataclasses.replace(PLUS, hints="sharp", sharpness=4.0),
-    "plus_inputs_sharp": dataclasses.replace(PLUS, hints="sharp", options=(("reads", "inputs"),)),
-    "plus_inputs_no_mean": dataclasses.replace(PLUS, options=(("reads", "inputs"), ("mean", False))),
-    "plus_forget": dataclasses.replace(PLUS, forgets=True, options=(("reads", "inputs"),)),
-    "plus_through_forget": dataclasses.replace(PLUS, hints="through", forgets=True, options=(("reads", "inputs"),)),
-    "plus_inputs": dataclasses.replace(PLUS, options=(("reads", "inputs"),)),
-    "plus_no_maxima": dataclasses.replace(PLUS, options=(("maxima", 0),)),
-    "plus_no_mean": dataclasses.replace(PLUS, options=(("mean", False),)),
+    "plus_inputs_sharp": dataclasses.replace(PLUS, hints="sharp", options=(("mean", True),)),
+    "plus_inputs_no_mean": dataclasses.replace(PLUS, options=()),
+    "plus_forget": dataclasses.replace(PLUS, forgets=True, options=(("mean", True),)),
+    "plus_through_forget": dataclasses.replace(PLUS, hints="through", forgets=True, options=(("mean", True),)),
+    "plus_inputs": dataclasses.replace(PLUS, options=(("mean", True),)),
+    "plus_no_maxima": dataclasses.replace(PLUS, options=(*PLUS.options, ("maxima", 0))),
+    "plus_no_mean": dataclasses.replace(PLUS, options=(("reads", "both"),)),
     "n": NO_MEAN,
     "n_sharp": dataclasses.replace(NO_MEAN, hints="sharp", grows=True),
     "n_grows": dataclasses.replace(NO_MEAN, hints="sharp", sharpness=1.0, grows=True),
     "n_noise": dataclasses.replace(NO_MEAN, hints="noisy", noise=1.0),
     "i": INPUTS,
     "i_sharp": dataclasses.replace(INPUTS, hints="sharp", grows=True),
+    "i_grows": dataclasses.replace(INPUTS, hints="sharp", sharpness=1.0, grows=True),
     "i_noise": dataclasses.replace(INPUTS, hints="noisy", noise=1.0),
     "i_sharp_noise": dataclasses.replace(INPUTS, hints="sharp", grows=True, noise=1.0),
-    "plus_learnt": dataclasses.replace(PLUS, options=(("scale", "learnt"),)),
-    "plus_one_direction": dataclasses.replace(PLUS, options=(("both_directions", False), ("values_of_kj", False))),
+    "plus_learnt": dataclasses.replace(PLUS, options=(*PLUS.options, ("scale", "learnt"))),
+    "plus_one_direction": dataclasses.replace(
+        PLUS, options=(*PLUS.options, ("both_directions", False), ("values_of_kj", False))
+    ),
 }
 
 
@@ -141,7 +145,9 @@ def install(arm: Arm) -> None:
             return logits
         keys = jax.random.split(jax.random.fold_in(data.key, i), len(logits))
         return {
-            name: values if spec[name].kind is Kind.SCALAR else values + arm.noise * jax.random.normal(key, values.shape)
+            name: values
+            if spec[name].kind is Kind.SCALAR
+            else values + arm.noise * jax.random.normal(key, values.shape)
             for (name, values), key in zip(logits.items(), keys, strict=True)
         }
 
