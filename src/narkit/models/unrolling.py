@@ -22,6 +22,7 @@ from narkit.loops.time_loop import choose, time_loop
 from narkit.models import predictions
 from narkit.models.encoders import Values, as_values
 from narkit.models.feedback import Feedback, FeedbackForm
+from narkit.models.growing_hints import grown
 from narkit.models.network import AnyArray, Bind, BoundNetwork, DeviceBatch, Hints, LastStep, Reasoner
 
 
@@ -93,6 +94,7 @@ def unroll(
 
     `bind` makes what runs at every step, by default `Reasoner.bind`, the plain formulas.
     """
+    reasoner = grown(reasoner, batch.algorithm, batch.num_nodes)
     network = reasoner.bind(batch.algorithm) if bind is None else bind(reasoner, batch.algorithm)
     spec, num_nodes, batch_size = network.spec, batch.num_nodes, len(batch.lengths)
     feeds_back = reasoner.hints is Hints.ENCODED
