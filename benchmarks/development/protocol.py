@@ -44,7 +44,6 @@ class Arm:
     processor: str = "triplet_gmpnn"
     options: tuple[tuple[str, object], ...] = ()  # of the processor
     edge_pointers: str = "means"
-    growing_hints: bool = False
 
 
 # TEAM+ has got rid of the mean, and of reading hidden states, since the runs of `plus` and of `n`.
@@ -84,7 +83,6 @@ ARMS = {
     "i": INPUTS,
     "i_sharp": dataclasses.replace(INPUTS, hints="sharp", grows=True),
     "i_grows": dataclasses.replace(INPUTS, hints="sharp", sharpness=1.0, grows=True),
-    "growing": dataclasses.replace(INPUTS, growing_hints=True),  # in the loss, too, and backward
     "i_noise": dataclasses.replace(INPUTS, hints="noisy", noise=1.0),
     "i_sharp_noise": dataclasses.replace(INPUTS, hints="sharp", grows=True, noise=1.0),
     "plus_learnt": dataclasses.replace(PLUS, options=(*PLUS.options, ("scale", "learnt"))),
@@ -209,7 +207,7 @@ def main() -> None:
             Validation("ood", min(32, options.far), 64),
             Validation("far", options.far, max(1, 64 // several), "benchmark", 1000, selects=False),
         ),
-        average=0.999, skipped_steps=50, edge_pointers=arm.edge_pointers, growing_hints=arm.growing_hints,
+        average=0.999, skipped_steps=50, edge_pointers=arm.edge_pointers,
         teacher_forcing=arm.forcing or (1e-9 if arm.noise else 0.0),  # so that steps have a key to draw noise with
     )  # fmt: skip
     narkit.train(config, callbacks=[Lines(options, arm)], threads=options.threads)

@@ -1,29 +1,26 @@
-"""Hints whose logits grow with the number of nodes.
+"""Hints that are fed back sharper, the more nodes there are.
 
 A hint that names one of n nodes, a pointer or a mask of one node, is fed back as a softmax over them. One that is sharp
 over 16 nodes is not over 64: with the same margin a larger part of it lies elsewhere, and over many steps what is fed
-back fades. With the option `growing_hints` all such logits are multiplied by
+back fades. With the option `growing_hints` of a network its logits are multiplied, where they are fed back, by
 
     c_n = log n / log 16
 
-as those of Triplet Edge Attention are by `scale="log"`. Logits are linear in the last Linears of their decoders, so
-these are multiplied, once per batch, and nothing in the loop over time knows of it.
+as those of Triplet Edge Attention are by `scale="log"`. The loss sees the logits as they are, and the gradient through
+what is fed back is that of the softmax without the factor. So in training, on 4 to 16 nodes, a network reads its hints
+less sharp than it predicts them, and on larger graphs sharper.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TypeVar
 
-import equinox as eqx
 import jax
+from jaxtyping import Array, PyTree
 
-from narkit.models.decoders import Decoder
-from narkit.models.network import Reasoner
+from narkit.models.predictions import soften
 from narkit.models.triplet_edge_attention import REFERENCE_SIZE
 from narkit.spec import Kind, Probe
-
-Module = TypeVar("Module", bound=eqx.Module)
 
 
 def names_a_node(probe: Probe) -> bool:
@@ -36,33 +33,11 @@ def growth(num_nodes: int) -> float:
     return math.log(num_nodes) / math.log(REFERENCE_SIZE)
 
 
-def grown(reasoner: Reasoner, algorithm: str, num_nodes: int) -> Reasoner:
-    """The network for graphs of so many nodes: itself, unless it has the option."""
-    if not reasoner.interfaces.growing_hints:
-        return reasoner
-    spec, factor = reasoner.spec(algorithm), growth(num_nodes)
-    names = [name for name in reasoner.hint_decoders[algorithm].by_probe if names_a_node(spec[name])]
-
-    def decoders(reasoner):
-        return [reasoner.hint_decoders[algorithm].by_probe[name] for name in names]
-
-    return eqx.tree_at(decoders, reasoner, [_times(factor, decoder) for decoder in decoders(reasoner)])
+def soften_growing(probe: Probe, logits: Array, num_nodes: int) -> Array:
+    """The values that are fed back."""
+    return soften(probe, growth(num_nodes) * logits if names_a_node(probe) else logits)
 
 
-def _times(factor: float, decoder: Decoder) -> Decoder:
-    """A decoder whose logits are multiplied: the Linears that come last are."""
-    decoder = _multiplied(
-        factor, decoder, ["on_nodes", "on_pooled", "on_graph"] if decoder.score is None else ["score"]
-    )
-    if decoder.keep is not None:
-        decoder = _multiplied(factor, decoder, ["keep"])
-    if decoder.edge_pointer is not None:  # all that it adds is a product with its queries
-        pointer = _multiplied(factor, decoder.edge_pointer, ["query_nodes", "query_edge"])
-        decoder = eqx.tree_at(lambda d: d.edge_pointer, decoder, pointer)
-    return decoder
-
-
-def _multiplied(factor: float, module: Module, fields: list[str]) -> Module:
-    there = [name for name in fields if getattr(module, name)]
-    changed = [jax.tree.map(lambda weights: factor * weights, getattr(module, name)) for name in there]
-    return eqx.tree_at(lambda module: [getattr(module, name) for name in there], module, changed)
+def with_gradient_of(soft: PyTree, values: PyTree) -> PyTree:
+    """The values, with the gradient of the soft ones."""
+    return jax.tree.map(lambda s, v: s + jax.lax.stop_gradient(v - s), soft, values)

@@ -38,7 +38,7 @@ class Interfaces:
     - `keep_pointers`: whether the logits of node pointers get what pointers were read, times gates that the network
       learns (`narkit.models.pointer_decoders`).
     - `comparisons`: whether comparisons of scalar inputs are read, too (`narkit.models.comparisons`).
-    - `growing_hints`: whether the logits of hints that name a node grow with the number of nodes
+    - `growing_hints`: whether hints that name a node are fed back sharper, the more nodes there are
       (`narkit.models.growing_hints`).
     """
 
