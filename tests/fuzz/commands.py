@@ -89,7 +89,7 @@ BY_KIND: dict[str, tuple[str, ...]] = {
     "float": ("nan", "inf", "-1", "1e400", "abc", "", "--", "1,5", "-0.0", "0", "1e-320"),
     "Path": (
         "nowhere", "no/such/x", "../given/folder", "../given/empty.csv", "../given/bytes.bin", "../given/words.csv", "",
-        ".", "/dev/null", "/proc/nowhere/x", "../given/edges.csv/x", "../given/link", "../given/run", "x" * 300,
+        ".", "/dev/null", "/proc/nowhere/x", "../given/edges.csv/x", "../given/link", "stopped", "x" * 300,
         "../given/records", "/dev/full", "/sys/x",
     ),
     "str": (
