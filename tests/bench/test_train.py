@@ -10,11 +10,11 @@ import jax
 import pytest
 from typer.testing import CliRunner, Result
 
-from narkit.bench import projection, subjects
-from narkit.bench.subjects import NarkitSubject
+from narkit.bench import projection, training_steps
 from narkit.bench.train import Options, as_json, pipelined, warm_up
 from narkit.bench.train_record import NARKIT, PLAIN, Cell, Compilation, Evaluation, Failure, Record
 from narkit.bench.train_report import as_markdown
+from narkit.bench.training_steps import NarkitSubject
 from narkit.cli import app
 from narkit.data.stream import TrainingStream
 from narkit.spec import ALGORITHMS
@@ -225,7 +225,7 @@ def test_failures_say_what_failed(size: int | None, where: str) -> None:
 
 
 def test_a_missing_transcription_is_not_blamed_on_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "PLAIN_SCRIPT", tmp_path / "plain_team.py")
+    monkeypatch.setattr(training_steps, "PLAIN_SCRIPT", tmp_path / "plain_team.py")
     result = bench(*SMALL, "--processor", "team", "--plain", "--out", str(tmp_path / "train.json"))
     assert result.exit_code == 2 and "comes with the source tree" in words(result)
     assert "--plain" in words(result) and "--out" not in words(result)

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from narkit.bench.programs_of_step import Job, Prepared
+from narkit.bench.compilation import Job, Prepared
 
 TRACED_STEPS = 3
 

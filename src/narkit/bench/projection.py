@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import jax
 
 from narkit.algorithms import ALGORITHMS
-from narkit.bench.subjects import NarkitSubject
 from narkit.bench.train_record import NARKIT, Evaluation, Record
+from narkit.bench.training_steps import NarkitSubject
 from narkit.data.splits import load_split
 from narkit.training.evaluation import EvaluationSet, validation_batch
 from narkit.training.rules import rules

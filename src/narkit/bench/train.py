@@ -16,10 +16,10 @@ import numpy as np
 
 from narkit import machine
 from narkit.algorithms import ALGORITHMS
-from narkit.bench.programs_of_step import Job, Prepared, compile_together, count_launches, prepare, program_bytes
+from narkit.bench.compilation import Job, Prepared, compile_together, count_launches, prepare, program_bytes
 from narkit.bench.projection import project
-from narkit.bench.subjects import NarkitSubject, PlainSubject, Subject, most_steps, paths_taken
 from narkit.bench.train_record import DEFAULT_PRESET, Cell, Failure, Record
+from narkit.bench.training_steps import NarkitSubject, PlainSubject, Subject, most_steps, paths_taken
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, Meal
 from narkit.training.packing import with_num_steps

@@ -17,8 +17,8 @@ from rich.table import Table
 
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
-from narkit.bench.subjects import NarkitSubject
 from narkit.bench.train import PACKAGES
+from narkit.bench.training_steps import NarkitSubject
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed
 

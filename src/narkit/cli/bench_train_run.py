@@ -11,9 +11,9 @@ from rich.console import Console
 
 from narkit import machine
 from narkit.bench import profiling, train, train_reference, train_report
-from narkit.bench.programs_of_step import Prepared
-from narkit.bench.subjects import load_plain_team
+from narkit.bench.compilation import Prepared
 from narkit.bench.train_record import DEFAULT_PRESET, Record
+from narkit.bench.training_steps import load_plain_team
 from narkit.cli.choices import plain_errors
 from narkit.files import write_with_folder
 

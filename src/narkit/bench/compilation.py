@@ -11,8 +11,8 @@ import jax
 
 from narkit.bench import launches
 from narkit.bench.projection import Evaluations
-from narkit.bench.subjects import NarkitSubject, Subject
 from narkit.bench.train_record import Compilation
+from narkit.bench.training_steps import NarkitSubject, Subject
 from narkit.training.feed import Feed, Meal
 
 
