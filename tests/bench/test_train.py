@@ -19,7 +19,7 @@ from narkit.cli import app
 from narkit.data.stream import TrainingStream
 from narkit.spec import ALGORITHMS
 from narkit.training.config import TrainConfig, Validation
-from narkit.training.feed import Feed, Meal
+from narkit.training.feed import Feed, TrainingBatch
 from narkit.training.trainer import IN_FLIGHT, TURN, Trainer
 
 SMALL = ["--algorithm", "bfs", "--processor", "mpnn", "--sizes", "4,5", "--seeds", "2", "--steps", "2"]
@@ -261,15 +261,15 @@ class TurnsOfThreads:
         self.config = config
         self.turns: list[float] = []
 
-    def compile(self, meal: Meal) -> jax.stages.Compiled:
+    def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
         return jax.jit(lambda: 0).lower().compile()
 
-    def run(self, meal: Meal) -> jax.Array:
+    def run(self, batch: TrainingBatch) -> jax.Array:
         self.turns.append(sys.getswitchinterval())
         return jax.numpy.zeros(1)
 
-    def processor_steps(self, meal: Meal) -> int:
-        return meal.num_steps
+    def processor_steps(self, batch: TrainingBatch) -> int:
+        return batch.num_steps
 
 
 def test_threads_take_turns_as_often_as_in_training() -> None:

@@ -23,11 +23,11 @@ class SpoiltFeed(Feed):
 
     spoilt: tuple[int, ...] = ()
 
-    def meal(self, step: int):
-        meal = super().meal(step)
+    def batch(self, step: int):
+        batch = super().batch(step)
         if step in self.spoilt:
-            meal.batch.inputs["pos"][1] = np.nan
-        return meal
+            batch.samples.inputs["pos"][1] = np.nan
+        return batch
 
 
 def trained(config: narkit.TrainConfig, *spoilt: int) -> tuple[Trainer, list]:

@@ -13,7 +13,7 @@ from narkit.bench import launches
 from narkit.bench.projection import Evaluations
 from narkit.bench.train_record import Compilation
 from narkit.bench.training_steps import NarkitSubject, Subject
-from narkit.training.feed import Feed, Meal
+from narkit.training.feed import Feed, TrainingBatch
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Job:
 
     size: int
     feed: Feed
-    meal: Meal | None = None
+    batch: TrainingBatch | None = None
     program: jax.stages.Compiled | None = None
     seconds: float = 0.0  # that it took to compile it
     error: Exception | None = None
@@ -83,9 +83,9 @@ def _compile_job(subject: Subject, job: Job, steps: int) -> None:
     """Compiles the program of the steps to be measured. It has room for the longest of their trajectories."""
     try:
         job.feed.measure(steps)
-        job.meal = job.feed.meal(0)
+        job.batch = job.feed.batch(0)
         start = time.perf_counter()
-        job.program = subject.compile(job.meal)
+        job.program = subject.compile(job.batch)
         job.seconds = time.perf_counter() - start
     except Exception as error:  # reported with the cell; the others go on
         job.error = error

@@ -33,13 +33,13 @@ class Trace:
 
 def trace(prepared: Prepared, job: Job, folder: Path) -> Trace:
     """Leaves a trace of a few steps of one size in a folder. Opens with TensorBoard or Perfetto."""
-    meals = [job.feed.meal(step).on_device() for step in range(TRACED_STEPS)]
+    batches = [job.feed.batch(step).on_device() for step in range(TRACED_STEPS)]
     subject = prepared.subject
-    subject.run(meals[0]).block_until_ready()
+    subject.run(batches[0]).block_until_ready()
     folder.mkdir(parents=True, exist_ok=True)
     with jax.profiler.trace(str(folder)):
-        jax.block_until_ready([subject.run(meal) for meal in meals])
-    return Trace(folder, sum(subject.processor_steps(meal) for meal in meals))
+        jax.block_until_ready([subject.run(batch) for batch in batches])
+    return Trace(folder, sum(subject.processor_steps(batch) for batch in batches))
 
 
 def longest_kernels(folder: Path) -> list[KernelTime]:

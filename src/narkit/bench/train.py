@@ -21,7 +21,7 @@ from narkit.bench.projection import project
 from narkit.bench.train_record import DEFAULT_PRESET, Cell, Failure, Record
 from narkit.bench.training_steps import NarkitSubject, PlainSubject, Subject, most_steps, paths_taken
 from narkit.training.config import TrainConfig
-from narkit.training.feed import Feed, Meal
+from narkit.training.feed import Feed, TrainingBatch
 from narkit.training.packing import with_num_steps
 from narkit.training.presets import PRESETS
 from narkit.training.run import default_threads
@@ -188,11 +188,11 @@ def warm_up(steps: int) -> int:
 
 def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
     """Times the steps of one size and looks at their program."""
-    assert job.meal is not None and job.program is not None
-    loop, outside = _around_the_loop(subject, job.meal)
+    assert job.batch is not None and job.program is not None
+    loop, outside = _around_the_loop(subject, job.batch)
     run = pipelined(subject, job.feed, steps)
     config = subject.config
-    algorithm, num_nodes = config.algorithms[0], job.meal.packed.layout.num_nodes
+    algorithm, num_nodes = config.algorithms[0], job.batch.packed.layout.num_nodes
     return Cell(
         implementation=subject.implementation,
         processor=config.processor,
@@ -241,14 +241,14 @@ def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
     warm = warm_up(steps)
     in_flight: deque[jax.Array] = deque()
     ends, processor_steps, waits = [], [], []
-    with short_turns(), feed.ahead(0, LOOK_AHEAD, min(default_threads(), MAKING_DATA)) as meals:
+    with short_turns(), feed.ahead(0, LOOK_AHEAD, min(default_threads(), MAKING_DATA)) as batches:
         for _ in range(warm + steps + IN_FLIGHT):
             asked = time.perf_counter()
-            meal = next(meals)
+            batch = next(batches)
             if is_idle(in_flight):
                 waits.append((asked, time.perf_counter()))
-            processor_steps.append(subject.processor_steps(meal))
-            in_flight.append(subject.run(meal))
+            processor_steps.append(subject.processor_steps(batch))
+            in_flight.append(subject.run(batch))
             if len(in_flight) > IN_FLIGHT:
                 np.asarray(in_flight.popleft())
                 ends.append(time.perf_counter())
@@ -258,17 +258,17 @@ def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
     return Run(end - start, processor_steps[warm : warm + steps], waiting)
 
 
-def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float | None]:
+def _around_the_loop(subject: Subject, batch: TrainingBatch) -> tuple[float | None, float | None]:
     """What one more processor step costs, and what is left: from the same program with few and with many steps.
 
     The batch is on the device before: that it is moved there is no part of the program.
     """
-    few, many = 1, min(most_steps(meal), MANY_STEPS)
+    few, many = 1, min(most_steps(batch), MANY_STEPS)
     if many < 3 or not isinstance(subject, NarkitSubject):
         return None, None
 
     def timed(num_steps: int) -> float:
-        cut = Meal(with_num_steps(meal.packed, num_steps), num_steps).on_device()
+        cut = TrainingBatch(with_num_steps(batch.packed, num_steps), num_steps).on_device()
         times = []
         for _ in range(REPEATS + 1):  # the first warms up
             start = time.perf_counter()

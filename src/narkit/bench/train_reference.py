@@ -137,14 +137,14 @@ class _Ours:
         self._subject = NarkitSubject(config)
         feed = Feed(config)
         feed.measure(NUM_BATCHES)
-        self._meals = cycle([feed.meal(step).on_device() for step in range(NUM_BATCHES)])
+        self._batches = cycle([feed.batch(step).on_device() for step in range(NUM_BATCHES)])
         self.side = Side([], [], self._timed()[0])
 
     def _timed(self) -> tuple[float, int]:
-        meal = next(self._meals)
+        batch = next(self._batches)
         start = time.perf_counter()
-        jax.block_until_ready(self._subject.run(meal))
-        return time.perf_counter() - start, meal.num_steps
+        jax.block_until_ready(self._subject.run(batch))
+        return time.perf_counter() - start, batch.num_steps
 
     def run(self, steps: int) -> None:
         for _ in range(steps):

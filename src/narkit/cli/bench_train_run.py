@@ -144,7 +144,7 @@ def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
 
 def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
     config = prepared.subject.config
-    jobs = [job for job in prepared.jobs if job.meal is not None]
+    jobs = [job for job in prepared.jobs if job.batch is not None]
     if not jobs:
         return
     job = max(jobs, key=lambda job: job.size)

@@ -18,7 +18,7 @@ from narkit.training.callbacks import Callback, Callbacks
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
-from narkit.training.feed import Measured
+from narkit.training.feed import MeasuredLengths
 from narkit.training.interruption import Interruption, interruption
 from narkit.training.record import Chosen, RunRecord
 from narkit.training.run_directory import MEASURED, TESTED, RunDirectory
@@ -131,7 +131,7 @@ class _Run:
         if self.checkpoints is None or self.directory is None:
             return
         if measured := self.directory.kept(MEASURED):
-            self.trainer.feed.go_on_measuring(Measured.from_json(measured))
+            self.trainer.feed.go_on_measuring(MeasuredLengths.from_json(measured))
         snapshot = self.checkpoints.load(self.trainer.arrays_of)
         if snapshot is not None:
             self.trainer.restore(snapshot)
@@ -171,7 +171,7 @@ class _Run:
             tested = self._tested() | tested  # of the other sets
             self.directory.keep(TESTED, [[network, dataclasses.asdict(scores)] for network, scores in tested.items()])
 
-    def _on_measured(self, measured: Measured) -> None:
+    def _on_measured(self, measured: MeasuredLengths) -> None:
         if self.directory and time.perf_counter() - self.measured_at >= KEEP_MEASURED:
             self.directory.keep(MEASURED, measured.to_json())
             self.measured_at = time.perf_counter()

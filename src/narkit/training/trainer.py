@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from narkit.data.splits import load_split
+from narkit.training.batch_memory import reserve_blocks
 from narkit.training.config import TrainConfig, Validation
 from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
-from narkit.training.feed import Feed, Measured
+from narkit.training.feed import Feed, MeasuredLengths
 from narkit.training.programs import Parameters, Programs, TrainState
 from narkit.training.progress import Divergence, Point, Progress, SkippedSteps, Snapshot
-from narkit.training.rooms import make_rooms
 from narkit.training.rules import AVERAGED, RAW, Rule, rules, rules_from_json, rules_of_format_2
 from narkit.training.selection import Selection, Validated
 
@@ -79,7 +79,7 @@ class Trainer:
         self._in_flight: deque[jax.Array] = deque()  # losses of the steps that the device may not have done yet
         self._clock: float | None = None  # when the training began that is not counted yet
         self._largest_batch = 0  # bytes
-        self._walls: list[jax.Array] = []  # between the rooms of batches
+        self._separators: list[jax.Array] = []  # which keep blocks of memory for batches
 
     def tell(
         self,
@@ -87,7 +87,7 @@ class Trainer:
         on_point: Callable[[Trainer], None],
         on_step: Callable[[Trainer], None],
         should_stop: Callable[[], bool],
-        on_measured: Callable[[Measured], None] = lambda measured: None,
+        on_measured: Callable[[MeasuredLengths], None] = lambda measured: None,
         on_compile: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         """Changes whom it tells and asks."""
@@ -139,22 +139,22 @@ class Trainer:
             validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
         }
-        blank = jax.eval_shape(lambda: self.state)
+        shapes = jax.eval_shape(lambda: self.state)
         jobs: list[Callable[[], Any]] = []
-        for meal in self.feed.examples():
-            self._largest_batch = max(self._largest_batch, meal.packed.words.nbytes)
-            jobs.append(lambda meal=meal: self.programs.compile_step(blank, meal.packed))
+        for batch in self.feed.examples():
+            self._largest_batch = max(self._largest_batch, batch.packed.words.nbytes)
+            jobs.append(lambda batch=batch: self.programs.compile_step(shapes, batch.packed))
         for sets in self._validation_sets.values():
             for evaluation in sets:
                 part = evaluation.kept_parts[0]
-                jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part))
+                jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part))
         for name in self.config.algorithms if self.config.test else ():
             part = next(self._test_set(name).parts())
-            jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part, with_hints=True))
+            jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part, with_hints=True))
         for each in self.config.scored:
             for name in self.config.algorithms:
                 part = next(self._scored_set(name, each).parts())
-                jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part))
+                jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part))
         self._compile(jobs)
         self._prepared = True
         self.progress.timings.compiled_programs += len(jobs)
@@ -180,18 +180,18 @@ class Trainer:
     def run(self) -> None:
         """Trains to the end."""
         timings, in_flight = self.progress.timings, self._in_flight
-        self._walls = make_rooms(self._largest_batch, LOOK_AHEAD + MAKING_DATA + IN_FLIGHT)
-        with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as meals:
+        self._separators = reserve_blocks(self._largest_batch, LOOK_AHEAD + MAKING_DATA + IN_FLIGHT)
+        with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as batches:
             self._clock = time.perf_counter()
             while not self.finished:
                 if self._should_stop():
                     self._wait_for_device()
                     raise StoppedTraining
                 asked = time.perf_counter()
-                meal = next(meals)
+                batch = next(batches)
                 if is_idle(in_flight):
                     timings.waiting_for_data += time.perf_counter() - asked
-                self.state, loss = self.programs.train_step(self.state, meal.packed)
+                self.state, loss = self.programs.train_step(self.state, batch.packed)
                 self.progress.step += 1
                 in_flight.append(loss)
                 self._take_losses(but=IN_FLIGHT)
