@@ -10,9 +10,10 @@ import jax
 import pytest
 from typer.testing import CliRunner, Result
 
-from narkit.bench import projection, training_steps
-from narkit.bench.train import Options, as_json, pipelined, warm_up
-from narkit.bench.train_record import NARKIT, PLAIN, Cell, Compilation, Evaluation, Failure, Record
+from narkit.bench import training_steps
+from narkit.bench.evaluations import Evaluations
+from narkit.bench.train import Options, pipelined, warm_up
+from narkit.bench.train_record import NARKIT, PLAIN, Compilation, Evaluation, FailedMeasurement, Measurement, Record
 from narkit.bench.train_report import as_markdown
 from narkit.bench.training_steps import NarkitSubject
 from narkit.cli import app
@@ -57,14 +58,13 @@ def test_the_record_has_every_size_with_its_times(stored: Path) -> None:
         assert cell.program_bytes is not None and cell.program_bytes > 0
         assert set(cell.paths.values()) <= {"fused", "plain"}
     assert [c.programs for c in record.compilations] == [sum(len(cell.compile_seconds) for cell in record.cells)]
-    assert json.loads(stored.read_text())["projections"]["mpnn"]["algorithms"] == 1
 
 
 def test_the_page_is_written_beside_the_record(stored: Path) -> None:
     page = stored.with_suffix(".md").read_text()
     assert page == as_markdown(Record.from_json(stored.read_text()))
     assert "## mpnn (narkit)" in page and page.count("| bfs | 4 |") == 1
-    assert "plain JAX" not in page and "The sum" not in page and "Failures" not in page
+    assert "plain JAX" not in page and "Failures" not in page
 
 
 def test_the_stored_page_is_that_of_the_stored_record() -> None:
@@ -220,7 +220,7 @@ def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) 
 
 @pytest.mark.parametrize("size, where", [(None, "the network"), (0, "validation and test"), (16, "n = 16")])
 def test_failures_say_what_failed(size: int | None, where: str) -> None:
-    failure = Failure.of(MemoryError("too much\nof it"), NARKIT, "team", "bfs", size)
+    failure = FailedMeasurement.of(MemoryError("too much\nof it"), NARKIT, "team", "bfs", size)
     assert failure.where == where and failure.error == "MemoryError: too much"
 
 
@@ -286,7 +286,7 @@ def test_validation_and_test_are_the_programs_of_a_run() -> None:
     validations = (Validation("id", 4, 4), Validation("ood", 5, 4))
     config = TrainConfig(("bfs",), "mpnn", hidden_size=4, sizes=(4,), batch_size=2, seeds=(0,), validations=validations)
     subject = NarkitSubject(config)
-    evaluations = projection.Evaluations(subject)
+    evaluations = Evaluations(subject)
     for compile_program in evaluations.compile_jobs():
         compile_program()
     compiled = set(subject.programs._predictions)
@@ -308,7 +308,7 @@ def full_record() -> Record:
     for name, entry in ALGORITHMS.items():
         for size in entry.training_sizes(sizes):
             record.cells.append(
-                Cell(
+                Measurement(
                     NARKIT, "team", name, size, size, steps=100, processor_steps=4.0, step_ms=2.0,
                     processor_step_ms=0.5, loop_ms=0.4, outside_ms=0.4, waiting_share=0.0,
                     launches={"forward": {"fusion": 3}, "backward": {"fusion": 4}, "outside": {}},
@@ -331,22 +331,14 @@ def test_the_page_compares_with_plain_jax_what_one_run_measured() -> None:
     assert "| team | bfs | 16 | 2.000 |" not in as_markdown(record)
 
 
-def test_the_page_has_the_sum_and_what_it_lacks_and_what_failed() -> None:
+def test_the_page_has_every_measurement_and_what_failed() -> None:
     record = full_record()
-    page = as_markdown(record)
-    assert "| team | 30 | 16.5 | 10.0 | 2.5 | 2.5 | 1.5 | 0.825 |" in page and "- team" not in page
-    assert "| bfs | 4 | 3 | 4 | 0 | 4.0 | 0.500 | 0.400 | 0.400 | 2.000 | 0.0 % | 1.0 | 0 |" in page
+    assert "| bfs | 4 | 3 | 4 | 0 | 4.0 | 0.500 | 0.400 | 0.400 | 2.000 | 0.0 % | 1.0 | 0 |" in as_markdown(record)
     record.forget(NARKIT, "team", "bfs")
-    record.failures.append(Failure.of(MemoryError("too much"), NARKIT, "team", "bfs", 16))
+    record.failures.append(FailedMeasurement.of(MemoryError("too much"), NARKIT, "team", "bfs", 16))
     page = as_markdown(record)
-    assert "- team: without bfs\n" in page and "- bfs, team (narkit), n = 16: MemoryError: too much\n" in page
+    assert "| bfs | 4 |" not in page and "- bfs, team (narkit), n = 16: MemoryError: too much\n" in page
     assert "Not complete" in page
-    for name in sorted(ALGORITHMS)[4:]:
-        record.forget(NARKIT, "team", name)
-    record.evaluations.clear()
-    page = as_markdown(record)
-    assert "- team: only of activity_selector, articulation_points, bellman_ford\n" in page
-    assert " | not timed | not timed | " in page
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -356,17 +348,11 @@ def test_sizes_are_those_of_training(name: str) -> None:
     assert {stream.size(step) for step in range(6)} == set(ALGORITHMS[name].training_sizes(sizes))
 
 
-def test_the_projection_follows_its_formula() -> None:
+def test_a_record_reads_as_it_was_written() -> None:
     record = full_record()
-    found = projection.project(record, "team")
-    assert found is not None and not found.missing and found.algorithms == len(ALGORITHMS)
-    count = len(ALGORITHMS)
-    assert found.training == pytest.approx(count * 20.0)
-    assert found.validation == pytest.approx(count * 50 * 0.1)
-    assert found.test == pytest.approx(count * 5 * 1.0)
-    assert found.total == pytest.approx(count * (20 + 5 + 5 + 3))
-    assert found.milliseconds_per_processor_step == pytest.approx(1e3 * 33 / 40_000)
-    assert Record.from_json(as_json(record)) == record
+    assert Record.from_json(record.to_json()) == record
+    older = json.loads(record.to_json()) | {"projections": {}}  # which records had up to narkit 0.1
+    assert Record.from_json(json.dumps(older)) == record
 
 
 def test_measuring_the_plain_network_keeps_the_evaluations_of_the_other() -> None:
@@ -375,12 +361,3 @@ def test_measuring_the_plain_network_keeps_the_evaluations_of_the_other() -> Non
     assert record == full_record()
     record.forget(NARKIT, "team", "bfs")
     assert "bfs" not in {entry.algorithm for entry in (*record.cells, *record.compilations, *record.evaluations)}
-
-
-def test_what_the_projection_lacks_is_named() -> None:
-    record = full_record()
-    record.forget(NARKIT, "team", "bfs")
-    record.evaluations.pop()
-    found = projection.project(record, "team")
-    assert found is not None and found.missing == ["bfs"] and len(found.without_evaluation) == 1
-    assert projection.project(record, "mpnn") is None

@@ -14,7 +14,7 @@ from narkit.bench import train_record as bench
 from narkit.cli.sweep_display import print_plan
 from narkit.sweeps import lengths
 from narkit.sweeps.cells import Cell, SweepDirectory, make_cells
-from narkit.sweeps.costs import Measured, measured_costs
+from narkit.sweeps.costs import MeasuredCosts, measured_costs
 from narkit.sweeps.memory import predicted_memory
 from narkit.sweeps.plan import Predictor
 from narkit.training.config import Validation
@@ -26,10 +26,10 @@ SMALL = (Validation("ood", 4, 1),)  # needs less memory than training
 pytestmark = pytest.mark.usefixtures("program_cache")
 
 
-def bench_cell(nodes: int, **values) -> bench.Cell:
+def bench_cell(nodes: int, **values) -> bench.Measurement:
     """A measurement of TEAM on bfs: without knowledge of the loop, five steps of 0.5 ms and 0.1 us per triplet."""
     per_step = 0.5 + 1e-4 * nodes**3
-    plain = bench.Cell(
+    plain = bench.Measurement(
         *("narkit", "team", "bfs", nodes, nodes, 50, 5.0, 5 * per_step, per_step),
         *(None, None, 0.0, None, [9.0], None, None, {}, "", ""),
     )
@@ -40,7 +40,7 @@ def bench_cell(nodes: int, **values) -> bench.Cell:
 def write_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bench.Record]:
     """Writes a record to where a command that runs in this folder looks for it."""
 
-    def write(cells: list[bench.Cell], **values) -> bench.Record:
+    def write(cells: list[bench.Measurement], **values) -> bench.Record:
         record = bench.Record(
             *("a GPU", "gpu", "a CPU", 128, 32, 5, [cell.size for cell in cells], True, {}, "", "", True),
             cells=cells,
@@ -131,9 +131,9 @@ def test_costs_are_of_the_device_that_was_measured(
     backend: str, measured: str, other: str, write_benchmark: Callable[..., bench.Record]
 ) -> None:
     write_benchmark([bench_cell(4)], backend=backend)
-    assert measured_costs(measured) != Measured()
-    assert measured_costs(other) == Measured()  # the host of a GPU is not what was measured
-    assert measured_costs("another") == Measured()
+    assert measured_costs(measured) != MeasuredCosts()
+    assert measured_costs(other) == MeasuredCosts()  # the host of a GPU is not what was measured
+    assert measured_costs("another") == MeasuredCosts()
 
 
 def test_the_measurements_that_ship_are_found() -> None:

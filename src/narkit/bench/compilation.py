@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import jax
 
 from narkit.bench import launches
-from narkit.bench.projection import Evaluations
+from narkit.bench.evaluations import Evaluations
 from narkit.bench.train_record import Compilation
 from narkit.bench.training_steps import NarkitSubject, Subject
 from narkit.training.feed import Feed, TrainingBatch

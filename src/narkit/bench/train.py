@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -17,8 +16,7 @@ import numpy as np
 from narkit import machine
 from narkit.algorithms import ALGORITHMS
 from narkit.bench.compilation import Job, Prepared, compile_together, count_launches, prepare, program_bytes
-from narkit.bench.projection import project
-from narkit.bench.train_record import DEFAULT_PRESET, Cell, Failure, Record
+from narkit.bench.train_record import DEFAULT_PRESET, FailedMeasurement, Measurement, Record
 from narkit.bench.training_steps import NarkitSubject, PlainSubject, Subject, most_steps, paths_taken
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, TrainingBatch
@@ -112,7 +110,7 @@ def measure(
             try:
                 prepared.append(prepare(kind(options.config(processor, algorithm)), sizes, options.evaluation))
             except Exception as error:  # such as an algorithm that the plain transcription cannot do
-                record.failures.append(Failure.of(error, kind.implementation, processor, algorithm, None))
+                record.failures.append(FailedMeasurement.of(error, kind.implementation, processor, algorithm, None))
                 save()
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
         compilations = compile_together(prepared, steps, options.threads, is_over)
@@ -159,7 +157,7 @@ def _measure_subject(
     name = config.algorithms[0]
 
     def failed(size: int, error: Exception) -> None:
-        record.failures.append(Failure.of(error, subject.implementation, config.processor, name, size))
+        record.failures.append(FailedMeasurement.of(error, subject.implementation, config.processor, name, size))
 
     for job in prepared.jobs:
         if is_over():
@@ -186,14 +184,14 @@ def warm_up(steps: int) -> int:
     return min(LOOK_AHEAD + IN_FLIGHT, max(steps, 2))
 
 
-def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
+def measure_cell(subject: Subject, job: Job, steps: int) -> Measurement:
     """Times the steps of one size and looks at their program."""
     assert job.batch is not None and job.program is not None
     loop, outside = _around_the_loop(subject, job.batch)
     run = pipelined(subject, job.feed, steps)
     config = subject.config
     algorithm, num_nodes = config.algorithms[0], job.batch.packed.layout.num_nodes
-    return Cell(
+    return Measurement(
         implementation=subject.implementation,
         processor=config.processor,
         algorithm=algorithm,
@@ -279,10 +277,3 @@ def _around_the_loop(subject: Subject, batch: TrainingBatch) -> tuple[float | No
     short, long = timed(few), timed(many)
     slope = (long - short) / (many - few)
     return slope, short - few * slope
-
-
-def as_json(record: Record) -> str:
-    """The record with what follows from it."""
-    found = {name: project(record, name) for name in record.processors}
-    projections = {name: asdict(projection) for name, projection in found.items() if projection is not None}
-    return json.dumps({**asdict(record), "projections": projections}, indent=1) + "\n"

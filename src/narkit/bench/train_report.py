@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from narkit.algorithms import ALGORITHMS
 from narkit.bench.profiling import KernelTime, Trace
-from narkit.bench.projection import FORMULA, Projection, project
-from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, Cell, Record
+from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, Measurement, Record
 
 HEADER = (
     "algorithm", "n", "kernels fwd", "kernels bwd", "kernels outside", "proc. steps", "ms/proc. step",
@@ -31,15 +29,12 @@ COMPILATION = (
     "time; and the slowest program's own."
 )
 COMPILATION_HEADER = ("processor", "implementation", "algorithm", "programs", "s", "slowest s", "threads")
-SUM_HEADER = (
-    "processor", "algorithms", "minutes", "training", "validation", "test", "compilation", "ms/proc. step, all in",
-)  # fmt: skip
 NOT_COUNTED = "not counted"
 LONGEST = 20
 
 
 def print_record(console: Console, record: Record) -> None:
-    """All cells by processor, then failures, projections and circumstances."""
+    """All measurements by processor, then compilations, failures and circumstances."""
     for title, cells in _groups(record).items():
         _print_table(console, title, HEADER, [_row(cell) for cell in cells])
     if rows := _comparison_rows(record):
@@ -61,7 +56,6 @@ def print_record(console: Console, record: Record) -> None:
             markup=False,
             soft_wrap=True,
         )
-    _print_projections(console, record)
     for line in circumstances(record):
         console.print(line, style="dim", highlight=False, soft_wrap=True)
 
@@ -75,9 +69,9 @@ def _print_table(console: Console, title: str, header: Sequence[str], rows: Sequ
     console.print(table)
 
 
-def _groups(record: Record) -> dict[str, list[Cell]]:
+def _groups(record: Record) -> dict[str, list[Measurement]]:
     """The cells by processor and implementation."""
-    groups: dict[str, list[Cell]] = {}
+    groups: dict[str, list[Measurement]] = {}
     for cell in record.cells:
         groups.setdefault(f"{cell.processor} ({cell.implementation})", []).append(cell)
     return groups
@@ -100,7 +94,7 @@ def _comparison_rows(record: Record) -> list[list[str]]:
     return rows
 
 
-def _row(cell: Cell) -> list[str]:
+def _row(cell: Measurement) -> list[str]:
     counts = [cell.launched(where) for where in ("forward", "backward", "outside")]
     counted = [NOT_COUNTED, "", ""] if cell.launches is None else [str(count) for count in counts]
     return [
@@ -131,27 +125,6 @@ def _paths(paths: dict[str, str]) -> str:
     if len(kinds) == 1:
         return next(iter(kinds))
     return ", ".join(f"{part}: {kind}" for part, kind in paths.items())
-
-
-def _sums(record: Record) -> dict[str, Projection]:
-    """The projections that are sums, by processor."""
-    found = {processor: project(record, processor) for processor in record.processors}
-    return {name: each for name, each in found.items() if each is not None and each.algorithms > 1}
-
-
-def _print_projections(console: Console, record: Record) -> None:
-    for processor, found in _sums(record).items():
-        console.print(
-            f"{processor}, 10,000 steps of {found.algorithms} algorithms: {found.total / 60:.1f} min = training "
-            f"{found.training / 60:.1f} + validation {found.validation / 60:.1f} + test {found.test / 60:.1f} + "
-            f"compilation {found.compilation / 60:.1f}; {found.milliseconds_per_processor_step:.3f} ms per processor "
-            f"step all in. Formula: {found.formula}.",
-            highlight=False,
-            soft_wrap=True,
-        )
-        for text, names in (("not in the sum", found.missing), ("without evaluation", found.without_evaluation)):
-            if names:
-                console.print(f"  {text}: {', '.join(names)}", highlight=False, soft_wrap=True)
 
 
 def circumstances(record: Record) -> list[str]:
@@ -191,10 +164,6 @@ def as_markdown(record: Record) -> str:
     if rows := _compilation_rows(record):
         lines += ["## Compilation", "", COMPILATION, ""]
         lines += _markdown_table(COMPILATION_HEADER, rows, texts=3)
-    if sums := _sums(record):
-        lines += ["## The sum", "", f"For 10,000 steps: {FORMULA}.", ""]
-        lines += _markdown_table(SUM_HEADER, [_sum_row(name, found) for name, found in sums.items()], texts=1)
-        lines += [f"- {name}: {remark}" for name, found in sums.items() for remark in _remarks(found)] + [""]
     if record.failures:
         lines += ["## Failures", ""]
         for failure in record.failures:
@@ -217,29 +186,6 @@ def _compilation_rows(record: Record) -> list[list[str]]:
         ]
         for each in record.compilations
     ]  # fmt: skip
-
-
-def _sum_row(processor: str, found: Projection) -> list[str]:
-    total, training, validation, test, compilation = (
-        f"{seconds / 60:.1f}"
-        for seconds in (found.total, found.training, found.validation, found.test, found.compilation)
-    )
-    if len(found.without_evaluation) == found.algorithms:
-        validation = test = "not timed"
-    minutes = (total, training, validation, test, compilation)
-    return [processor, str(found.algorithms), *minutes, f"{found.milliseconds_per_processor_step:.3f}"]
-
-
-def _remarks(found: Projection) -> list[str]:
-    """What the sum lacks; if that is most, what it has."""
-    remarks = []
-    if len(found.missing) > found.algorithms:
-        remarks.append(f"only of {', '.join(sorted(ALGORITHMS.keys() - set(found.missing)))}")
-    elif found.missing:
-        remarks.append(f"without {', '.join(found.missing)}")
-    if found.without_evaluation:
-        remarks.append(f"without the time of validation and test: {', '.join(found.without_evaluation)}")
-    return remarks
 
 
 def print_longest(console: Console, title: str, trace: Trace, kernels: Sequence[KernelTime]) -> None:

@@ -51,7 +51,8 @@ def bench_train(
     every_algorithm: Annotated[
         bool,
         typer.Option(
-            "--every-algorithm", help="Measure all algorithms, with validation and test, and project the whole column."
+            "--every-algorithm",
+            help="Measure all algorithms, with validation and test, as `narkit sweep --plan` reads them.",
         ),
     ] = False,
     evaluation: Annotated[bool, typer.Option(help="With --every-algorithm: time validation and test.")] = True,

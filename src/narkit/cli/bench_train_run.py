@@ -48,7 +48,7 @@ def run(console: Console, options: train.Options, out: Path | None, append: bool
     def save() -> None:
         if out is not None:
             with plain_errors("--out"):
-                write_with_folder(out.with_suffix(".json"), train.as_json(record))
+                write_with_folder(out.with_suffix(".json"), record.to_json())
                 write_with_folder(out.with_suffix(".md"), train_report.as_markdown(record))
 
     for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):

@@ -17,7 +17,7 @@ from narkit.report.grid import measured
 from narkit.report.published import published
 from narkit.report.rendering import text
 from narkit.sweeps.cells import Cell, State, SweepDirectory
-from narkit.sweeps.executor import Progress, SweepObserver
+from narkit.sweeps.executor import CellProgress, SweepObserver
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule, sharing
@@ -35,7 +35,7 @@ class _Running:
 
     began: float
     told: float
-    progress: Progress | None = None
+    progress: CellProgress | None = None
     entered: float = 0.0  # its phase
     first_step: int = 0
 
@@ -82,7 +82,7 @@ class SweepDisplay(SweepObserver):
         expected = "" if predicted is None else f"; predicted {seconds(predicted)}"
         self.say(f"{cell.name} {where} ({done} of {len(self.cells)} done{expected})")
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         now = time.monotonic()
         running = self._running.setdefault(cell.name, _Running(now, now))
         enters = running.progress is None or running.progress.phase != progress.phase

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from narkit.bench.train_record import NARKIT, Cell, Record
+from narkit.bench.train_record import NARKIT, Measurement, Record
 from narkit.training.config import TrainConfig
 
 BENCHMARK_FILE = Path("benchmarks", "train.json")
@@ -35,7 +35,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCosts:
     """Costs by system; and, where they were measured one by one, seconds by system and algorithm: of a training step
     at a size, of a validation, of one pass over the test split."""
 
@@ -63,7 +63,7 @@ class Measured:
         return {phase: value for phase, value in found.items() if value}
 
 
-def measured_costs(device: str | None) -> Measured:
+def measured_costs(device: str | None) -> MeasuredCosts:
     """From `benchmarks/train.json`, here, in the source tree or in the package, if it was measured on such a device.
 
     For None the device does not matter.
@@ -78,17 +78,17 @@ def measured_costs(device: str | None) -> Measured:
         measured_on = record.cpu if record.backend == "cpu" else record.device  # a GPU's host was not measured
         if device in (None, measured_on) and shape == (HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS):
             return _read(record)
-    return Measured()
+    return MeasuredCosts()
 
 
-def _read(record: Record) -> Measured:
+def _read(record: Record) -> MeasuredCosts:
     cells = [cell for cell in record.cells if cell.implementation == NARKIT]
     memory: dict[tuple[str, str], int] = {}
     for cell in cells:
         place = (cell.processor, cell.algorithm)
         memory[place] = max(memory.get(place, 0), cell.program_bytes or 0)
     per_program = [c.seconds / c.programs for c in record.compilations if c.implementation == NARKIT and c.programs]
-    return Measured(
+    return MeasuredCosts(
         costs=_fitted(cells),
         training_steps={(cell.processor, cell.algorithm, cell.size): 1e-3 * _device_ms(cell) for cell in cells},
         validations={(e.processor, e.algorithm): e.validation_seconds for e in record.evaluations},
@@ -98,15 +98,15 @@ def _read(record: Record) -> Measured:
     )
 
 
-def _device_ms(cell: Cell) -> float:
+def _device_ms(cell: Measurement) -> float:
     """Of a training step, without waiting for data, of which short measurements have more than whole runs."""
     return cell.step_ms * (1 - cell.waiting_share)
 
 
-def _fitted(cells: Iterable[Cell]) -> dict[str, Cost]:
+def _fitted(cells: Iterable[Measurement]) -> dict[str, Cost]:
     """For each system a line through the times of a processor step over the number of triplets, and the mean of what
-    lies outside of the loop: shared out over the steps, it would make steps of short trajectories look dear."""
-    by_system: dict[str, list[Cell]] = {}
+    lies outside of the loop: shared out over the steps, it would make steps of short trajectories look expensive."""
+    by_system: dict[str, list[Measurement]] = {}
     for cell in cells:
         by_system.setdefault(cell.processor, []).append(cell)
     costs = {}

@@ -50,8 +50,8 @@ def train(
     """
     keep_compiled_programs()
     make_trainer = functools.partial(Trainer, config, threads=threads or default_threads(), devices=devices)
-    with interruption() as asked:
-        return train_until(asked, config, make_trainer, out, callbacks=callbacks, save_every=save_every)
+    with interruption() as stop:
+        return train_until(stop, config, make_trainer, out, callbacks=callbacks, save_every=save_every)
 
 
 def default_threads() -> int:
@@ -59,7 +59,7 @@ def default_threads() -> int:
 
 
 def train_until(
-    asked: Interruption,
+    stop: Interruption,
     config: TrainConfig,
     make_trainer: Callable[[], Trainer],
     out: str | os.PathLike | None = None,
@@ -67,21 +67,21 @@ def train_until(
     callbacks: Iterable[Callback] = (),
     save_every: float = 30.0,
 ) -> RunRecord:
-    """`train` until `asked` says to stop, which ends in `Interrupted` after a signal and in `OutOfTime` otherwise.
+    """`train` until `stop` is true, which ends in `Interrupted` after a signal and in `OutOfTime` otherwise.
 
     `make_trainer` gives a new trainer, whose programs may have been compiled before; it is not called if the folder
     has a record, or cannot be used.
     """
     told = Callbacks(callbacks)
     if out is None:
-        return _Run(make_trainer(), None, told, save_every, asked).complete()
+        return _Run(make_trainer(), None, told, save_every, stop).complete()
     directory = RunDirectory(out)
     with directory.locked():
         try:
             directory.create(config)
             if directory.record.exists():
                 return RunRecord.load(directory.folder)
-            return _Run(make_trainer(), directory, told, save_every, asked).complete()
+            return _Run(make_trainer(), directory, told, save_every, stop).complete()
         except OSError as error:
             raise CheckpointWriteError(
                 f"{out}: could not be written ({error}); the last checkpoint is intact"
@@ -97,15 +97,15 @@ class _Run:
         directory: RunDirectory | None,
         told: Callback,
         save_every: float,
-        asked: Interruption,
+        stop: Interruption,
     ):
         self.config, self.directory, self.told = trainer.config, directory, told
-        self.save_every, self.asked = save_every, asked
+        self.save_every, self.stop = save_every, stop
         self.trainer = trainer
         trainer.tell(
             on_point=self._on_point,
             on_step=self._on_step,
-            should_stop=lambda: bool(asked),
+            should_stop=lambda: bool(stop),
             on_measured=self._on_measured,
             on_compile=lambda done, total: told.on_compile(trainer, done, total),
         )
@@ -121,7 +121,7 @@ class _Run:
             self._save()
             step = self.trainer.progress.step
             kept = f"saved in {self.directory.folder}" if self.directory else "nothing was kept: no folder was given"
-            raise self.asked.error(f"stopped at step {step}; {kept}") from None
+            raise self.stop.error(f"stopped at step {step}; {kept}") from None
         finally:
             if self.checkpoints:
                 self.checkpoints.close()
