@@ -15,7 +15,7 @@ from narkit.bench.evaluations import Evaluations
 from narkit.bench.train import Options, pipelined, warm_up
 from narkit.bench.train_record import NARKIT, PLAIN, Compilation, Evaluation, FailedMeasurement, Measurement, Record
 from narkit.bench.train_report import as_markdown
-from narkit.bench.training_steps import NarkitSubject
+from narkit.bench.training_steps import NarkitStep
 from narkit.cli import app
 from narkit.data.stream import TrainingStream
 from narkit.spec import ALGORITHMS
@@ -273,11 +273,11 @@ class TurnsOfThreads:
 
 
 def test_threads_take_turns_as_often_as_in_training() -> None:
-    subject = TurnsOfThreads(TrainConfig(("bfs",), sizes=(4,), batch_size=2, seeds=(0,)))
+    training_step = TurnsOfThreads(TrainConfig(("bfs",), sizes=(4,), batch_size=2, seeds=(0,)))
     before = sys.getswitchinterval()
-    run = pipelined(subject, Feed(subject.config), steps=3)
+    run = pipelined(training_step, Feed(training_step.config), steps=3)
     assert len(run.processor_steps) == 3 and run.seconds > 0
-    assert subject.turns == pytest.approx([TURN] * (warm_up(3) + 3 + IN_FLIGHT))
+    assert training_step.turns == pytest.approx([TURN] * (warm_up(3) + 3 + IN_FLIGHT))
     assert sys.getswitchinterval() == before
 
 
@@ -285,14 +285,14 @@ def test_threads_take_turns_as_often_as_in_training() -> None:
 def test_validation_and_test_are_the_programs_of_a_run() -> None:
     validations = (Validation("id", 4, 4), Validation("ood", 5, 4))
     config = TrainConfig(("bfs",), "mpnn", hidden_size=4, sizes=(4,), batch_size=2, seeds=(0,), validations=validations)
-    subject = NarkitSubject(config)
-    evaluations = Evaluations(subject)
+    training_step = NarkitStep(config)
+    evaluations = Evaluations(training_step)
     for compile_program in evaluations.compile_jobs():
         compile_program()
-    compiled = set(subject.programs._predictions)
+    compiled = set(training_step.programs._predictions)
     found = evaluations.timed()
     assert found.validation_seconds > 0 and found.test_seconds > 0
-    assert set(subject.programs._predictions) == compiled  # nothing was compiled while the clock ran
+    assert set(training_step.programs._predictions) == compiled  # nothing was compiled while the clock ran
     trainer = Trainer(config)
     trainer.prepare()
     assert set(trainer.programs._predictions) == compiled

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 import narkit.algorithms  # registers the algorithms
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
+from narkit.bench.tables import markdown_page, print_lines, print_table, versions_in_words
 from narkit.data.execution import sample
 from narkit.spec import ALGORITHMS
 
@@ -38,7 +38,7 @@ print(imported - start, time.perf_counter() - imported)
 
 
 @dataclass
-class Cell:
+class SampleTime:
     """One algorithm at one size: microseconds per sample, ours and the reference's."""
 
     algorithm: str
@@ -55,7 +55,7 @@ class Cell:
 class Record:
     """A whole run with what is needed to judge it."""
 
-    cells: list[Cell]
+    cells: list[SampleTime]
     sizes: list[int]
     batch_size: int
     seconds_per_measurement: float
@@ -84,7 +84,7 @@ def measure(
                 for size in sizes:
                     progress.update(task, description=f"{name}, n = {size}")
                     theirs = None if reference is None else reference.microseconds(name, size, seconds)
-                    cells.append(Cell(name, size, our_microseconds(name, size, seconds), theirs))
+                    cells.append(SampleTime(name, size, our_microseconds(name, size, seconds), theirs))
                     progress.advance(task)
             progress.update(task, description="first samples in fresh processes")
             startup = _startup([name for name in names if ALGORITHMS[name].function.__module__.startswith("narkit.")])
@@ -185,14 +185,13 @@ def _number(value: float | None) -> str:
 
 
 def _circumstances(record: Record) -> list[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     lines = [
         f"Microseconds per sample on one core of {record.cpu}: batches of {record.batch_size} from seed to transformed "
         f"batch, every probe stored; medians over {record.seconds_per_measurement:g} s. {record.date}, commit "
-        f"{record.commit}, {versions}."
+        f"{record.commit}, {versions_in_words(record.versions)}."
     ]
     if record.reference_versions is not None:
-        theirs = ", ".join(f"{name} {version}" for name, version in record.reference_versions.items())
+        theirs = versions_in_words(record.reference_versions)
         lines.append(f"Reference, measured in turn with ours: {theirs}; batches of the same size, one at least.")
     if record.startup:
         lines.append(
@@ -203,26 +202,15 @@ def _circumstances(record: Record) -> list[str]:
     return lines
 
 
-def print_table(console: Console, record: Record) -> None:
+def print_record(console: Console, record: Record) -> None:
     """Prints the measurements and their circumstances."""
-    table = Table()
-    for i, title in enumerate(_header(record)):
-        table.add_column(title, justify="right" if i else "left", no_wrap=i == 0)
-    rows = list(_rows(record))
-    for i, row in enumerate(rows):
-        table.add_row(*row, end_section=i == len(rows) - 3, style="bold" if i >= len(rows) - 2 else None)
-    console.print(table)
-    for line in _circumstances(record):
-        console.print(line, style="dim", highlight=False)
+    print_table(console, _header(record), list(_rows(record)))
+    print_lines(console, _circumstances(record), "dim")
 
 
 def as_markdown(record: Record) -> str:
     """The same as a Markdown page."""
-    header = _header(record)
-    lines = ["# Speed of the data layer", "", *(f"{line}\n" for line in _circumstances(record))]
-    lines += [f"| {' | '.join(header)} |", f"| --- |{' ---: |' * (len(header) - 1)}"]
-    lines += [f"| {' | '.join(row)} |" for row in _rows(record)]
-    return "\n".join(lines) + "\n"
+    return markdown_page("Speed of the data layer", _circumstances(record), _header(record), _rows(record))
 
 
 def as_json(record: Record) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import jax
 
 from narkit.bench.train_record import Evaluation
-from narkit.bench.training_steps import NarkitSubject
+from narkit.bench.training_steps import NarkitStep
 from narkit.data.splits import load_split
 from narkit.training.evaluation import EvaluationSet, validation_batch
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
@@ -18,9 +18,9 @@ from narkit.training.trainer import TEST_PART, VALIDATION_PART
 class Evaluations:
     """The validation sets and the test split of one algorithm, as training uses them."""
 
-    def __init__(self, subject: NarkitSubject):
-        config = subject.config
-        self._subject = subject
+    def __init__(self, training_step: NarkitStep):
+        config = training_step.config
+        self._step = training_step
         self._name = config.algorithms[0]
         self._validations = [
             EvaluationSet.of(validation_batch(self._name, validation), VALIDATION_PART, keep=True)
@@ -31,8 +31,8 @@ class Evaluations:
 
     def compile_jobs(self) -> list[Callable[[], object]]:
         """One function per program to be compiled."""
-        parameters = jax.eval_shape(lambda: self._subject.state.parameters)
-        programs = self._subject.programs
+        parameters = jax.eval_shape(lambda: self._step.state.parameters)
+        programs = self._step.programs
         return [
             functools.partial(programs.compile_prediction, parameters, next(each.parts()), each.with_hints)
             for each in (*self._validations, self._test)
@@ -40,7 +40,7 @@ class Evaluations:
 
     def timed(self) -> Evaluation:
         """Seconds of one validation and one test; the first run of each program is not counted."""
-        programs, parameters = self._subject.programs, self._subject.state.parameters
+        programs, parameters = self._step.programs, self._step.state.parameters
 
         def seconds(*sets: EvaluationSet) -> float:
             start = time.perf_counter()
@@ -50,4 +50,4 @@ class Evaluations:
 
         for each in (*self._validations, self._test):
             programs.predict(parameters, next(each.parts()), each.with_hints)
-        return Evaluation(self._subject.config.processor, self._name, seconds(*self._validations), seconds(self._test))
+        return Evaluation(self._step.config.processor, self._name, seconds(*self._validations), seconds(self._test))

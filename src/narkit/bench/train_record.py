@@ -80,7 +80,7 @@ class Compilation:
     processor: str
     algorithm: str
     programs: int
-    seconds: float  # the wall's, shared out among algorithms that were compiled together
+    seconds: float  # elapsed, shared out among algorithms that were compiled together
     threads: int
     program_seconds: list[float]  # each program's own, in turn with others on the same threads
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from narkit.bench.profiling import KernelTime, Trace
+from narkit.bench.tables import markdown_table, print_lines, print_table, versions_in_words
 from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, Measurement, Record
 
 HEADER = (
@@ -25,52 +25,29 @@ COMPARISON = (
     "ratio is per processor step and leaves that advantage out."
 )
 COMPILATION = (
-    "Seconds of the wall for all programs of an algorithm, shared out among algorithms that were compiled at the same "
-    "time; and the slowest program's own."
+    "Seconds until all programs of an algorithm were compiled, shared out among algorithms that were compiled at the "
+    "same time; and the seconds of the slowest program."
 )
 COMPILATION_HEADER = ("processor", "implementation", "algorithm", "programs", "s", "slowest s", "threads")
 NOT_COUNTED = "not counted"
-LONGEST = 20
+KERNEL_HEADER = ("kernel", "µs per processor step", "share", "runs per processor step")
+MOST_KERNELS, LONGEST_NAME = 20, 70
 
 
 def print_record(console: Console, record: Record) -> None:
     """All measurements by processor, then compilations, failures and circumstances."""
     for title, cells in _groups(record).items():
-        _print_table(console, title, HEADER, [_row(cell) for cell in cells])
+        print_table(console, HEADER, [_row(cell) for cell in cells], title)
     if rows := _comparison_rows(record):
-        _print_table(console, "beside plain JAX", COMPARISON_HEADER, rows)
-    for compilation in record.compilations:
-        console.print(
-            f"{compilation.algorithm}, {compilation.processor} ({compilation.implementation}): {compilation.programs} "
-            f"compilations in {compilation.seconds:.1f} s on {compilation.threads} threads; the slowest took "
-            f"{max(compilation.program_seconds, default=0.0):.1f} s",
-            highlight=False,
-            soft_wrap=True,
-        )
-    for failure in record.failures:
-        console.print(
-            f"failed: {failure.algorithm}, {failure.processor} ({failure.implementation}), {failure.where}: "
-            f"{failure.error}",
-            style="red",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-    for line in circumstances(record):
-        console.print(line, style="dim", highlight=False, soft_wrap=True)
-
-
-def _print_table(console: Console, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(title=title, title_justify="left")
-    for i, column in enumerate(header):
-        table.add_column(column, justify="right" if i else "left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+        print_table(console, COMPARISON_HEADER, rows, "beside plain JAX")
+    if rows := _compilation_rows(record):
+        print_table(console, COMPILATION_HEADER, rows, "compilation")
+    print_lines(console, [f"failed: {line}" for line in _failure_lines(record)], "red")
+    print_lines(console, circumstances(record), "dim")
 
 
 def _groups(record: Record) -> dict[str, list[Measurement]]:
-    """The cells by processor and implementation."""
+    """The measurements by processor and implementation."""
     groups: dict[str, list[Measurement]] = {}
     for cell in record.cells:
         groups.setdefault(f"{cell.processor} ({cell.implementation})", []).append(cell)
@@ -129,7 +106,6 @@ def _paths(paths: dict[str, str]) -> str:
 
 def circumstances(record: Record) -> list[str]:
     """Where and with what it was measured, and what the columns mean."""
-    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     peak = max((cell.peak_bytes for cell in record.cells if cell.peak_bytes is not None), default=None)
     memory = "the device does not report its peak memory" if peak is None else f"peak memory {peak / 1e9:.2f} GB"
     cache = "on" if record.compilation_cache else "off"
@@ -138,7 +114,7 @@ def circumstances(record: Record) -> list[str]:
     lines = [
         f"{record.device} ({record.backend}), {record.num_seeds} seeds as one program, batch {record.batch_size}, "
         f"h = {record.hidden_size}, {preset}forward + backward + Adam; {memory}; compilation cache {cache}. "
-        f"{record.date}, commit {commits}, {versions}.",
+        f"{record.date}, commit {commits}, {versions_in_words(record.versions)}.",
         "Kernels per processor step, forward and backward, and once per training step outside the loops, counted from "
         "the compiled program. Milliseconds: a run of fresh batches with several steps in flight, divided by its "
         "processor steps and by its training steps; and what one more processor step costs.",
@@ -158,24 +134,15 @@ def as_markdown(record: Record) -> str:
         shared = len(paths) == 1
         lines += [f"## {title}", "", *([f"Path: {next(iter(paths))}.", ""] if shared else [])]
         columns = len(HEADER) - shared  # the path is the last one
-        lines += _markdown_table(HEADER[:columns], [_row(cell)[:columns] for cell in cells], texts=1)
+        lines += markdown_table(HEADER[:columns], [_row(cell)[:columns] for cell in cells], names=1)
     if rows := _comparison_rows(record):
-        lines += ["## Beside plain JAX", "", COMPARISON, "", *_markdown_table(COMPARISON_HEADER, rows, texts=2)]
+        lines += ["## Beside plain JAX", "", COMPARISON, "", *markdown_table(COMPARISON_HEADER, rows, names=2)]
     if rows := _compilation_rows(record):
         lines += ["## Compilation", "", COMPILATION, ""]
-        lines += _markdown_table(COMPILATION_HEADER, rows, texts=3)
+        lines += markdown_table(COMPILATION_HEADER, rows, names=3)
     if record.failures:
-        lines += ["## Failures", ""]
-        for failure in record.failures:
-            which = f"{failure.algorithm}, {failure.processor} ({failure.implementation})"
-            lines.append(f"- {which}, {failure.where}: {failure.error}")
+        lines += ["## Failures", "", *(f"- {line}" for line in _failure_lines(record))]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> list[str]:
-    """A table and an empty line after it; the first columns are texts, the others numbers."""
-    rule = f"|{' --- |' * texts}{' ---: |' * (len(header) - texts)}"
-    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
 def _compilation_rows(record: Record) -> list[list[str]]:
@@ -188,25 +155,27 @@ def _compilation_rows(record: Record) -> list[list[str]]:
     ]  # fmt: skip
 
 
+def _failure_lines(record: Record) -> list[str]:
+    return [
+        f"{failed.algorithm}, {failed.processor} ({failed.implementation}), {failed.where}: {failed.error}"
+        for failed in record.failures
+    ]
+
+
 def print_longest(console: Console, title: str, trace: Trace, kernels: Sequence[KernelTime]) -> None:
     """The kernels with the most time."""
     total = sum(kernel.milliseconds for kernel in kernels)
     runs = sum(kernel.runs for kernel in kernels)
     steps = trace.processor_steps
-    table = Table(title=f"{title}: where the time went", title_justify="left")
-    for i, column in enumerate(("kernel", "µs per processor step", "share", "runs per processor step")):
-        table.add_column(column, justify="right" if i else "left", no_wrap=i == 0, max_width=70 if i == 0 else None)
-    for kernel in kernels[:LONGEST]:
-        table.add_row(
-            kernel.name,
+    rows = [
+        [
+            kernel.name[:LONGEST_NAME],
             f"{1e3 * kernel.milliseconds / steps:.1f}",
             f"{100 * kernel.milliseconds / total:.1f} %",
             f"{kernel.runs / steps:.1f}",
-        )
-    console.print(table)
-    console.print(
-        f"all {len(kernels)} kernels: {1e3 * total / steps:.1f} µs and {runs / steps:.1f} runs per processor step; "
-        f"trace in {trace.folder}",
-        highlight=False,
-        soft_wrap=True,
-    )
+        ]
+        for kernel in kernels[:MOST_KERNELS]
+    ]
+    print_table(console, KERNEL_HEADER, rows, f"{title}: where the time went")
+    summary = f"{1e3 * total / steps:.1f} µs and {runs / steps:.1f} runs per processor step"
+    print_lines(console, [f"all {len(kernels)} kernels: {summary}; trace in {trace.folder}"])

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import jax
 
-from narkit import fused
 from narkit.bench.train_record import NARKIT, PLAIN
 from narkit.errors import UnknownNameError
 from narkit.training.config import TrainConfig
@@ -19,7 +18,7 @@ from narkit.training.programs import Programs
 PLAIN_SCRIPT = Path(__file__).parents[3] / "benchmarks" / "plain_team.py"
 
 
-class Subject(Protocol):
+class TrainingStep(Protocol):
     """A training step of all seeds, with the state that it changes."""
 
     implementation: str
@@ -38,7 +37,7 @@ class Subject(Protocol):
         ...
 
 
-class NarkitSubject:
+class NarkitStep:
     """The training step that `narkit.train` takes."""
 
     implementation = NARKIT
@@ -60,7 +59,7 @@ class NarkitSubject:
         return batch.num_steps
 
 
-class PlainSubject:
+class PlainStep:
     """The same network written out in plain JAX, from `benchmarks/plain_team.py`.
 
     Its loop is a scan, so it takes as many steps as the hints have rows.
@@ -109,8 +108,3 @@ def load_plain_team() -> ModuleType:
     module = importlib.util.module_from_spec(module_spec)
     module_spec.loader.exec_module(module)
     return module
-
-
-def paths_taken(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> dict[str, str]:
-    """Which part of a network runs as a fused kernel and which as plain JAX."""
-    return fused.report_paths(algorithm, processor, num_nodes, hidden_size)

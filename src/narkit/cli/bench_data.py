@@ -53,7 +53,7 @@ def bench_data(
                 check_folder(file.parent)
     with plain_errors("--reference-python"):
         record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
-    data.print_table(Console(), record)
+    data.print_record(Console(), record)
     if out is not None:
         with plain_errors("--out"):
             write_with_folder(out.with_suffix(".json"), data.as_json(record))

@@ -82,7 +82,7 @@ def compare(
             _refuse_other(out.with_suffix(".json"), settings | {"cpu": machine.cpu_model()})
     tell = _teller(Console(stderr=True))
     record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, tell)
-    train_reference.print_table(console, record)
+    train_reference.print_record(console, record)
     if out is not None:
         with plain_errors("--out"):
             write_with_folder(out.with_suffix(".json"), train_reference.as_json(record))
@@ -143,13 +143,13 @@ def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
-    config = prepared.subject.config
+    config = prepared.training_step.config
     jobs = [job for job in prepared.jobs if job.batch is not None]
     if not jobs:
         return
     job = max(jobs, key=lambda job: job.size)
-    title = f"{config.algorithms[0]}, {config.processor} ({prepared.subject.implementation}), n = {job.size}"
-    name = "-".join([config.algorithms[0], config.processor, prepared.subject.implementation, str(job.size)])
+    title = f"{config.algorithms[0]}, {config.processor} ({prepared.training_step.implementation}), n = {job.size}"
+    name = "-".join([config.algorithms[0], config.processor, prepared.training_step.implementation, str(job.size)])
     trace = profiling.trace(prepared, job, folder / name.replace(" ", "-"))
     try:
         kernels = profiling.longest_kernels(trace.folder)
