@@ -25,8 +25,9 @@ from narkit.sweeps.costs import Cost
 from narkit.sweeps.executor import CellProgress, SweepObserver, SweepOptions
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.sweep import Outcome, run_sweep
+from narkit.sweeps.systems import find_system
 from narkit.training.interruption import Interruption
-from narkit.training.record import RunRecord, follows_preset
+from narkit.training.record import RunRecord
 from narkit.training.trainer import COMPILING
 
 TinyCells = Callable[..., list[Cell]]
@@ -251,6 +252,10 @@ def test_a_claim_excludes_others(tiny_cells: TinyCells, tmp_path: Path) -> None:
 
 
 # Records.
+
+
+def follows_preset(record: RunRecord, preset: str) -> str | None:
+    return find_system(record.config.processor, preset).why_not(record)
 
 
 def test_only_the_presets_configuration_follows_it(make_record: Callable[..., RunRecord], whole: Path) -> None:

@@ -42,7 +42,7 @@ def train(
 
     - `out`: a folder to keep checkpoints, metrics and the record in. If it holds a run with the same configuration,
       that one goes on from its last checkpoint; with another configuration it is refused.
-    - `callbacks`: objects of `narkit.Callback`, which are told how the run goes.
+    - `callbacks`: objects of `narkit.Callback`, which follow the run.
     - `threads`: that make data and compile; by default one per core, at most eight.
     - `save_every`: seconds between checkpoints, at least; with 0 one is written after every validation. There is also
       one at the end, and before a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
@@ -72,16 +72,16 @@ def train_until(
     `make_trainer` gives a new trainer, whose programs may have been compiled before; it is not called if the folder
     has a record, or cannot be used.
     """
-    told = Callbacks(callbacks)
+    checked = Callbacks(callbacks)
     if out is None:
-        return _Run(make_trainer(), None, told, save_every, stop).complete()
+        return _Run(make_trainer(), None, checked, save_every, stop).complete()
     directory = RunDirectory(out)
     with directory.locked():
         try:
             directory.create(config)
             if directory.record.exists():
                 return RunRecord.load(directory.folder)
-            return _Run(make_trainer(), directory, told, save_every, stop).complete()
+            return _Run(make_trainer(), directory, checked, save_every, stop).complete()
         except OSError as error:
             raise CheckpointWriteError(
                 f"{out}: could not be written ({error}); the last checkpoint is intact"
@@ -95,11 +95,11 @@ class _Run:
         self,
         trainer: Trainer,
         directory: RunDirectory | None,
-        told: Callback,
+        callbacks: Callbacks,
         save_every: float,
         stop: Interruption,
     ):
-        self.config, self.directory, self.told = trainer.config, directory, told
+        self.config, self.directory, self.callbacks = trainer.config, directory, callbacks
         self.save_every, self.stop = save_every, stop
         self.trainer = trainer
         trainer.tell(
@@ -107,7 +107,7 @@ class _Run:
             on_step=self._on_step,
             should_stop=lambda: bool(stop),
             on_measured=self._on_measured,
-            on_compile=lambda done, total: told.on_compile(trainer, done, total),
+            on_compile=lambda done, total: callbacks.call("on_compile", trainer, done, total),
         )
         self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
         self.saved_at = self.measured_at = time.perf_counter()
@@ -125,7 +125,7 @@ class _Run:
         finally:
             if self.checkpoints:
                 self.checkpoints.close()
-            self.told.on_close()
+            self.callbacks.call("on_close")
 
     def _restore(self) -> None:
         if self.checkpoints is None or self.directory is None:
@@ -140,15 +140,15 @@ class _Run:
     def _train_and_test(self) -> RunRecord:
         trainer = self.trainer
         if not trainer.finished:
-            self.told.on_prepare(trainer)
+            self.callbacks.call("on_prepare", trainer)
             trainer.prepare()
-            self.told.on_start(trainer)
+            self.callbacks.call("on_start", trainer)
             self.saved_at = time.perf_counter()
             trainer.run()
             self._save()
         scored, test = {}, {}
         if self.config.test or self.config.scored:
-            self.told.on_test(trainer)
+            self.callbacks.call("on_test", trainer)
         if self.config.scored:
             scored = trainer.score(self._tested(), self._keep_tested)
         if self.config.test:
@@ -158,7 +158,7 @@ class _Run:
         if self.directory:
             record.save(self.directory.record)
             self.directory.forget_kept()
-        self.told.on_end(record)
+        self.callbacks.call("on_end", record)
         return record
 
     def _tested(self) -> Tested:
@@ -179,14 +179,14 @@ class _Run:
     def _on_step(self, trainer: Trainer) -> None:
         if self.save_every and time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.told.on_step(trainer)
+        self.callbacks.call("on_step", trainer)
 
     def _on_point(self, trainer: Trainer) -> None:
         if self.directory:
             self.directory.append_metrics(self.config.seeds, trainer.progress.curve[-1])
         if time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.told.on_point(trainer, trainer.progress.curve[-1])
+        self.callbacks.call("on_point", trainer, trainer.progress.curve[-1])
 
     def _save(self) -> None:
         if self.checkpoints is None:
@@ -218,13 +218,7 @@ def make_record(
     scored: Mapping[str, TestScores] | None = None,
 ) -> RunRecord:
     """The record of a finished run; `peak_before` is the peak of memory when it began."""
-    outputs, hints = (
-        {
-            algorithm: {rule: [getattr(scores, part) for scores in seeds] for rule, seeds in rules.items()}
-            for algorithm, rules in test.items()
-        }
-        for part in ("outputs", "hints")
-    )
+    outputs, hints = _part_of(test, "outputs"), _part_of(test, "hints")
     peak = machine.peak_memory()
     timings, chosen = trainer.progress.timings, trainer.selection
     commit = machine.commit()
@@ -234,13 +228,7 @@ def make_record(
         selected={rule: Chosen(chosen.steps[rule], chosen.scores[rule]) for rule in chosen.parameters},
         test=outputs,
         test_hints=hints,
-        scored={
-            name: {
-                algorithm: {rule: [scores.outputs for scores in seeds] for rule, seeds in rules.items()}
-                for algorithm, rules in found.items()
-            }
-            for name, found in (scored or {}).items()
-        },
+        scored={name: _part_of(found, "outputs") for name, found in (scored or {}).items()},
         curve=trainer.progress.curve,
         diverged=trainer.diverged,
         skipped=trainer.skipped,
@@ -263,3 +251,11 @@ def make_record(
         _directory=directory,
         _choices=dict(chosen.parameters),
     )
+
+
+def _part_of(test: TestScores, part: str) -> dict[str, dict[str, list[dict[str, float]]]]:
+    """The scores of outputs or of hints: algorithm -> rule -> per seed."""
+    return {
+        algorithm: {rule: [getattr(scores, part) for scores in seeds] for rule, seeds in rules.items()}
+        for algorithm, rules in test.items()
+    }
