@@ -9,7 +9,7 @@ from pathlib import Path
 
 import narkit
 from narkit.algorithms.meanings import value_names
-from narkit.cli.listing import SIZE, TYPICAL_LENGTHS
+from narkit.cli.listing import SIZE, steps_of_batches
 from narkit.data.eventful import eventful_run, readable_size
 from narkit.report.grid import read_grid
 from narkit.report.picture import draw
@@ -64,6 +64,7 @@ def pages(results: Path) -> dict[str, str | bytes]:
 
 
 def _index(rows: dict[str, Row]) -> str:
+    steps = steps_of_batches()
     lines = [
         "# The thirty algorithms",
         "",
@@ -76,8 +77,7 @@ def _index(rows: dict[str, Row]) -> str:
     for category, entries in _by_category().items():
         for entry in entries:
             title = rows[entry.name].label if entry.name in rows else entry.name
-            steps = TYPICAL_LENGTHS.get(entry.name, "")
-            lines.append(f"| [{title}]({entry.name}.md) | {category} | {entry.summary} | {steps} |")
+            lines.append(f"| [{title}]({entry.name}.md) | {category} | {entry.summary} | {steps[entry.name]} |")
     lines += ["", "The same on the command line: `narkit list`, `narkit data show bfs`."]
     return "\n".join(lines) + "\n"
 
@@ -91,8 +91,8 @@ def _page(entry: Algorithm, table: Table, row: Row | None) -> str:
         inspect.getdoc(entry.function) or "",
         "",
         f"`{entry.name}` belongs to the category *{entry.category}*. The official test split has {samples} instances of"
-        f" {entry.nodes_of_size(64)} nodes; a typical run on {entry.nodes_of_size(SIZE)} nodes takes"
-        f" {TYPICAL_LENGTHS[entry.name]} steps.",
+        f" {entry.nodes_of_size(64)} nodes; a training batch on {entry.nodes_of_size(SIZE)} nodes takes"
+        f" {steps_of_batches()[entry.name]} steps.",
         "",
         "## A run",
         "",

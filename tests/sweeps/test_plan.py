@@ -12,7 +12,7 @@ import narkit
 from narkit import machine
 from narkit.bench import train_record as bench
 from narkit.cli.sweep_display import print_plan
-from narkit.sweeps import lengths
+from narkit.data import lengths
 from narkit.sweeps.cells import Cell, SweepDirectory, make_cells
 from narkit.sweeps.costs import MeasuredCosts, measured_costs
 from narkit.sweeps.memory import predicted_memory

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from narkit.algorithms import ALGORITHMS
+from narkit.data.lengths import processor_steps
 from narkit.data.splits import SPLITS
 from narkit.spec import Kind, Location, Stage
-from narkit.sweeps.lengths import processor_steps, training_sizes
+from narkit.sweeps.lengths import training_sizes
 from narkit.training.config import TrainConfig
 from narkit.training.rules import rules
 from narkit.training.trainer import TEST_PART, VALIDATION_PART

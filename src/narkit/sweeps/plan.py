@@ -16,10 +16,11 @@ import jax
 
 from narkit import machine
 from narkit.algorithms import ALGORITHMS
+from narkit.data.lengths import processor_steps
 from narkit.data.splits import SPLITS
 from narkit.sweeps.cells import Cell, SweepDirectory
 from narkit.sweeps.costs import BENCHMARK_FILE, Cost, MeasuredCosts, measured_costs
-from narkit.sweeps.lengths import processor_steps, training_sizes
+from narkit.sweeps.lengths import training_sizes
 from narkit.sweeps.memory import predicted_memory
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
 from narkit.training.record import RunRecord
