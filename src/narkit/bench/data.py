@@ -18,8 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import narkit.algorithms  # registers the algorithms
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
-from narkit.bench.tables import markdown_page, print_lines, print_table, versions_in_words
+from narkit.bench.tables import markdown_page, versions_in_words
 from narkit.data.execution import sample
+from narkit.printing import print_line, print_table
 from narkit.spec import ALGORITHMS
 
 BATCH_SIZE = 32
@@ -205,7 +206,8 @@ def _circumstances(record: Record) -> list[str]:
 def print_record(console: Console, record: Record) -> None:
     """Prints the measurements and their circumstances."""
     print_table(console, _header(record), list(_rows(record)))
-    print_lines(console, _circumstances(record), "dim")
+    for line in _circumstances(record):
+        print_line(console, line, "dim")
 
 
 def as_markdown(record: Record) -> str:

@@ -16,9 +16,10 @@ from rich.console import Console
 
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
-from narkit.bench.tables import markdown_page, print_lines, print_table, versions_in_words
+from narkit.bench.tables import markdown_page, versions_in_words
 from narkit.bench.train import PACKAGES
 from narkit.bench.training_steps import NarkitStep
+from narkit.printing import print_line, print_table
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed
 
@@ -208,7 +209,8 @@ def _circumstances(record: CpuRecord) -> list[str]:
 def print_record(console: Console, record: CpuRecord) -> None:
     """Prints the comparison and its circumstances."""
     print_table(console, HEADER, _rows(record))
-    print_lines(console, _circumstances(record), "dim")
+    for line in _circumstances(record):
+        print_line(console, line, "dim")
 
 
 def as_markdown(record: CpuRecord) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from narkit.bench.profiling import KernelTime, Trace
-from narkit.bench.tables import markdown_table, print_lines, print_table, versions_in_words
+from narkit.bench.tables import markdown_table, versions_in_words
 from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, Measurement, Record
+from narkit.printing import print_line, print_table
 
 HEADER = (
     "algorithm", "n", "kernels fwd", "kernels bwd", "kernels outside", "proc. steps", "ms/proc. step",
@@ -42,8 +43,10 @@ def print_record(console: Console, record: Record) -> None:
         print_table(console, COMPARISON_HEADER, rows, "beside plain JAX")
     if rows := _compilation_rows(record):
         print_table(console, COMPILATION_HEADER, rows, "compilation")
-    print_lines(console, [f"failed: {line}" for line in _failure_lines(record)], "red")
-    print_lines(console, circumstances(record), "dim")
+    for line in _failure_lines(record):
+        print_line(console, f"failed: {line}", "red")
+    for line in circumstances(record):
+        print_line(console, line, "dim")
 
 
 def _groups(record: Record) -> dict[str, list[Measurement]]:
@@ -178,4 +181,4 @@ def print_longest(console: Console, title: str, trace: Trace, kernels: Sequence[
     ]
     print_table(console, KERNEL_HEADER, rows, f"{title}: where the time went")
     summary = f"{1e3 * total / steps:.1f} µs and {runs / steps:.1f} runs per processor step"
-    print_lines(console, [f"all {len(kernels)} kernels: {summary}; trace in {trace.folder}"])
+    print_line(console, f"all {len(kernels)} kernels: {summary}; trace in {trace.folder}")

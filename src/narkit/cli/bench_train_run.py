@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from narkit.bench.train_record import DEFAULT_PRESET, Record
 from narkit.bench.training_steps import load_plain_team
 from narkit.cli.choices import plain_errors
 from narkit.files import write_with_folder
+from narkit.printing import print_line
 
 SETTINGS = (
     "device",
@@ -51,7 +52,7 @@ def run(console: Console, options: train.Options, out: Path | None, append: bool
                 write_with_folder(out.with_suffix(".json"), record.to_json())
                 write_with_folder(out.with_suffix(".md"), train_report.as_markdown(record))
 
-    for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
+    for prepared in train.measure(options, record, _tell, save):
         if profile is not None:
             with plain_errors("--profile"):
                 _trace(console, prepared, profile)
@@ -80,8 +81,7 @@ def compare(
         settings = {"algorithm": algorithm, "size": size, "hidden_size": hidden_size, "batch_size": batch_size}
         with plain_errors("--out"):
             _refuse_other(out.with_suffix(".json"), settings | {"cpu": machine.cpu_model()})
-    tell = _teller(Console(stderr=True))
-    record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, tell)
+    record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, _tell)
     train_reference.print_record(console, record)
     if out is not None:
         with plain_errors("--out"):
@@ -90,8 +90,8 @@ def compare(
     _tell_where(console, out)
 
 
-def _teller(console: Console) -> Callable[[str], None]:
-    return lambda text: console.print(text, style="dim", highlight=False, soft_wrap=True)
+def _tell(text: str) -> None:
+    print_line(Console(stderr=True), text, "dim")
 
 
 def _tell_where(console: Console, out: Path | None) -> None:
@@ -99,7 +99,7 @@ def _tell_where(console: Console, out: Path | None) -> None:
         text = "not stored; --out FILE keeps it as FILE.json and FILE.md"
     else:
         text = f"stored: {out.with_suffix('.json')} and {out.with_suffix('.md')}"
-    console.print(text, highlight=False, soft_wrap=True)
+    print_line(console, text)
 
 
 def _start(options: train.Options, out: Path | None, append: bool) -> Record:
@@ -154,6 +154,6 @@ def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
     try:
         kernels = profiling.longest_kernels(trace.folder)
     except (RuntimeError, ValueError) as error:
-        console.print(f"{title}: trace in {trace.folder}, not summarised: {error}", soft_wrap=True, highlight=False)
+        print_line(console, f"{title}: trace in {trace.folder}, not summarised: {error}")
         return
     train_report.print_longest(console, title, trace, kernels)

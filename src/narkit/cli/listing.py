@@ -22,7 +22,7 @@ _STAGES = {Stage.INPUT: "in", Stage.HINT: "hints", Stage.OUTPUT: "out"}
 
 
 def steps_of_batches() -> dict[str, int]:
-    """The processor steps of a training batch at the nominal size 16; of algorithms from elsewhere they are measured."""
+    """The processor steps of a training batch at the nominal size 16. Of others' algorithms they are measured."""
     from rich.console import Console
     from rich.progress import track
 
@@ -48,9 +48,7 @@ def print_algorithms(console: Console) -> None:
         counts = [str(len(stage_of(entry.spec, stage))) for stage in _STAGES]
         table.add_row(entry.name, entry.category, *counts, str(lengths[entry.name]))
     console.print(table)
-    console.print(
-        f"steps: those of a training batch at n = {SIZE}; in, hints, out: how many probes of each there are."
-    )
+    console.print(f"steps: those of a training batch at n = {SIZE}; in, hints, out: how many probes of each there are.")
     console.print("narkit data show ALGORITHM tells what every probe means.")
 
 

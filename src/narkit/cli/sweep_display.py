@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from narkit.cli.training_display import seconds
+from narkit.printing import print_line
 from narkit.report.grid import measured
 from narkit.report.published import published
 from narkit.report.rendering import text
@@ -71,7 +72,10 @@ class SweepDisplay(SweepObserver):
             self._live.stop()
 
     def say(self, text: str, style: str | None = None) -> None:
-        print_line(self.console, text, style)
+        """Prints a line at once, with the time where no terminal shows it."""
+        stamp = "" if self.console.is_terminal else time.strftime("%H:%M:%S ")
+        print_line(self.console, f"{stamp}{text}", style)
+        self.console.file.flush()
 
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         now = time.monotonic()
@@ -164,13 +168,6 @@ def _state(running: _Running) -> str:
     return "  ".join(parts)
 
 
-def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Prints a line at once, with the time where no terminal shows it."""
-    stamp = "" if console.is_terminal else time.strftime("%H:%M:%S ")
-    console.print(f"{stamp}{text}", soft_wrap=True, highlight=False, markup=False, style=style)
-    console.file.flush()
-
-
 def state_table(counts: dict[str, dict[State, int]]) -> Table:
     """How many cells of each system stand where."""
     table = Table()
@@ -213,15 +210,14 @@ def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Ce
             State.INTERRUPTED: lambda cell=cell: f"goes on from step {directory.step(cell)} of {cell.config.steps}",
             State.LEFT: lambda: "",
         }[state]()
-        line = f"{cell.name:44} {state.value:12} {text}".rstrip()
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        print_line(console, f"{cell.name:44} {state.value:12} {text}".rstrip())
     console.print(state_table(counts))
 
 
 def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
     """What is left and what it is predicted to need."""
     predictor = Predictor.from_records(directory, cells)
-    say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    say = functools.partial(print_line, console)
     say(PLAN.format("cell", "processor steps", "programs", "compile", "train", "validate", "test", "sum", "memory"))
     left = [cell for cell in cells if directory.state(cell) is not State.FINISHED]
     predictions = []
