@@ -14,7 +14,7 @@ from narkit.report import paper
 from narkit.report.grid import Grid
 from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
 from narkit.report.published import summary
-from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown, text
+from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown, text
 from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, has_ours, is_complete, published_average
 from narkit.sweeps.systems import System
 
@@ -47,7 +47,7 @@ def readme_part(grid: Grid) -> str:
     lines = ["| System | Ours | Published | Difference |", "| --- | ---: | ---: | ---: |"]
     for column in columns:
         scores, theirs = grid.column(column), published_average(column, paper.labels())
-        ours: Cell = scores.average() or (f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN)
+        ours: Entry = scores.average() or (f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN)
         cells = [text(cell) for cell in (ours, theirs, difference(theirs, ours))]
         lines.append(f"| {column.title} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *_found(grid, columns), ""])
@@ -129,7 +129,7 @@ def headline_table(grid: Grid) -> Table:
     rows = []
     for column in columns:
         scores, theirs = grid.column(column), summary(column)
-        pairs: list[tuple[Cell, Cell]] = [
+        pairs: list[tuple[Entry, Entry]] = [
             (published_average(column, paper.labels()), scores.average()),
             (
                 theirs and paper.Score(theirs.average_of_categories, None, theirs.seeds),
@@ -142,7 +142,7 @@ def headline_table(grid: Grid) -> Table:
         cells = [cell for other, ours in pairs for cell in (other, ours or partly, difference(other, ours))]
         if not complete:
             cells.append(Number(len(scores.runs), SHARE))
-        rows.append(Row(column.name, f"{column.title} (rule {column.rule})", cells))
+        rows.append(TableRow(column.name, f"{column.title} (rule {column.rule})", cells))
     groups = {"average_of_algorithms": "Average over 30", "average_of_categories": "Average of 8 categories"}
     if not complete:
         groups[THOSE_RUN] = "Average over those run"
