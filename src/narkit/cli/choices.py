@@ -1,14 +1,24 @@
-"""Checks of what a user typed: a wrong word ends in one clear line and exit code 2, never in a traceback."""
+"""Options that several commands take, and checks of what was typed: mistakes end in one clear line and exit code 2."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import typer
 
 from narkit.cli.failures import one_line
 from narkit.errors import BatchError, InstanceError, UnknownNameError
+
+Steps = Annotated[int | None, typer.Option(help="The number of training steps.", show_default="the preset's")]
+HiddenSize = Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")]
+BatchSize = Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
+]
+SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 @contextlib.contextmanager

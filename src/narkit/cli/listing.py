@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from narkit.cli import choices
 from narkit.cli.choices import one_of
 from narkit.cli.help import examples
 from narkit.spec import Algorithm, Stage, stage_of
@@ -234,7 +235,7 @@ def list_choices(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Tell all about this one, such as a preset's every setting.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    as_json: choices.AsJson = False,
 ) -> None:
     """List what there is to choose from: algorithms, processors, presets, systems or selection rules."""
     from rich.console import Console

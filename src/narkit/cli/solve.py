@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from narkit.cli import instances
+from narkit.cli import choices, instances
 from narkit.cli.choices import known_algorithm
 from narkit.cli.help import examples
 
@@ -78,7 +78,7 @@ def solve(
         str | None,
         typer.Option(help="A name of `narkit weights`, or a file.", show_default="the best"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    as_json: choices.AsJson = False,
 ) -> None:
     """Let a trained network solve an instance of yours, with the algorithm's own answer beside it.
 

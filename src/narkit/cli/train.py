@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes
 from narkit.cli.help import examples
 from narkit.printing import print_line, print_table
@@ -41,18 +42,14 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="The number of training steps.", show_default="the preset's")
-    ] = None,
-    hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
-    ] = None,
+    steps: choices.Steps = None,
+    hidden_size: choices.HiddenSize = None,
+    batch_size: choices.BatchSize = None,
+    settings: choices.Settings = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log curves with Weights & Biases, too.")] = False,
-    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
+    save_every: choices.SaveEvery = 30.0,
     devices: Annotated[int, typer.Option(min=1, help="Share seeds and batches out among so many devices.")] = 1,
 ) -> None:
     """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""

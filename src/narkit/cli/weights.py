@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from narkit.cli import choices
 from narkit.cli.choices import known_algorithm
 from narkit.cli.help import examples
 from narkit.cli.instances import plain_refusals
@@ -19,7 +20,7 @@ def weights(
     algorithm: Annotated[
         str | None, typer.Argument(metavar="[ALGORITHM]", help="Only those for this algorithm.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    as_json: choices.AsJson = False,
 ) -> None:
     """List the published weights, the best for each algorithm first: score, size, SHA-256 and record.
 
