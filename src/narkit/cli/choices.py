@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from narkit.cli.failures import one_line
-from narkit.errors import BatchError, InstanceError, UnknownNameError
+from narkit.errors import UnknownNameError
 
 Steps = Annotated[int | None, typer.Option(help="The number of training steps.", show_default="the preset's")]
 HiddenSize = Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")]
@@ -22,17 +22,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other prog
 
 
 @contextlib.contextmanager
-def plain_errors(hint: str | None = None) -> Iterator[None]:
-    """Turns narkit's errors about what was asked for into usage errors; `hint` names the option to blame."""
+def plain_errors(hint: str | None = None, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turns narkit's own errors and those of the system into usage errors, and errors of the types `also`.
+
+    What narkit defines as a `ValueError` says what was expected, what came and what to do. `hint` names the option.
+    """
     try:
         yield
-    except (UnknownNameError, InstanceError, BatchError, OSError) as error:
-        raise typer.BadParameter(in_words(error), param_hint=hint) from None
-
-
-def in_words(error: Exception) -> str:
-    """What an error says; of the system's own errors without their number."""
-    return one_line(error) if isinstance(error, OSError) else str(error)
+    except OSError as error:
+        raise typer.BadParameter(one_line(error), param_hint=hint) from None
+    except (ValueError, *also) as error:
+        if not type(error).__module__.startswith("narkit.") and not isinstance(error, also):
+            raise
+        raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from narkit.cli import choices
-from narkit.cli.choices import comma_separated_algorithms, in_words, mistakes
+from narkit.cli.choices import comma_separated_algorithms, mistakes
+from narkit.cli.failures import one_line
 from narkit.cli.help import examples
 from narkit.cli.train import other_settings
 from narkit.errors import UnknownNameError
@@ -277,7 +278,7 @@ def run(
     except SweepError as error:
         raise typer.BadParameter(str(error)) from None
     except (CheckpointError, RunDirectoryError, OSError) as error:
-        display.say(f"Error: {in_words(error)}", "red")
+        display.say(f"Error: {one_line(error) if isinstance(error, OSError) else error}", "red")
         _leave(1)
     _leave(_summary(display.say, directory, cells, outcome))
 

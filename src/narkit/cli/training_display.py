@@ -12,16 +12,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from narkit.cli.choices import in_words
-from narkit.errors import InstanceError, UnknownNameError
-from narkit.models.serialization import ModelFileError
+from narkit.cli.choices import plain_errors
 from narkit.printing import print_line
 from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.config import TrainConfig
 from narkit.training.interruption import Interrupted
 from narkit.training.progress import Point
-from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import Trainer
 
 BETWEEN_STEPS = 0.05  # seconds: the line is drawn ten times a second, and short steps have no time for more
@@ -140,12 +137,11 @@ def seconds(value: float) -> str:
 def clear_ends(console: Console, folder: Path) -> Iterator[None]:
     """What can go wrong ends in one clear line: a mistake in exit code 2, a failure in 1, a signal in 128 and more."""
     try:
-        yield
+        with plain_errors():
+            yield
     except Interrupted as error:
         print_line(console, f"{error}. Go on with: narkit train --resume {folder}")
         raise typer.Exit(128 + error.signal_number) from None
     except CheckpointError as error:
         print_line(console, f"Error: {error}", "red")
         raise typer.Exit(1) from None
-    except (RunDirectoryError, ModelFileError, UnknownNameError, InstanceError, OSError) as error:
-        raise typer.BadParameter(in_words(error)) from None

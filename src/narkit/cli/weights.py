@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from narkit.cli import choices
-from narkit.cli.choices import known_algorithm
+from narkit.cli.choices import known_algorithm, plain_errors
 from narkit.cli.help import examples
-from narkit.cli.instances import plain_refusals
 
 app = typer.Typer()
 
@@ -28,7 +27,7 @@ def weights(
     """
     from narkit.solve.weights import folders, published
 
-    with plain_refusals():
+    with plain_errors():
         found = published(None if algorithm is None else known_algorithm(algorithm))
         rows = [entry.summary() for entry in sorted(found, key=lambda entry: entry.algorithm)]
     if as_json:
