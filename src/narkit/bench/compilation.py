@@ -112,7 +112,7 @@ def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | 
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:
-    """Arguments, results and temporary room of a program."""
+    """How many bytes the arguments, results and temporary arrays of a program take."""
     stats = program.memory_analysis()
     if stats is None:
         return None

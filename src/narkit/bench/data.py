@@ -211,7 +211,7 @@ def print_record(console: Console, record: Record) -> None:
 
 
 def as_markdown(record: Record) -> str:
-    """The same as a Markdown page."""
+    """The measurements as a Markdown page."""
     return markdown_page("Speed of the data layer", _circumstances(record), _header(record), _rows(record))
 
 

@@ -214,7 +214,7 @@ def print_record(console: Console, record: CpuRecord) -> None:
 
 
 def as_markdown(record: CpuRecord) -> str:
-    """The same as a Markdown page."""
+    """The comparison as a Markdown page."""
     return markdown_page("Speed of training on the CPU", _circumstances(record), HEADER, _rows(record))
 
 

@@ -128,7 +128,7 @@ def circumstances(record: Record) -> list[str]:
 
 
 def as_markdown(record: Record) -> str:
-    """The same as a Markdown page."""
+    """The measurements as a Markdown page."""
     lines = ["# Speed of training steps", ""]
     for line in circumstances(record):
         lines += [line, ""]

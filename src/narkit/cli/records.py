@@ -96,7 +96,7 @@ def _check(
     missing = _missing(folder)
     for path in missing:
         print_line(console, f"{path}: named in the manifest, but it is not there", "red")
-    _tell_lonely_weights(console, folder)
+    _tell_weights_without_record(console, folder)
     good = [(found.path, found.record) for found in checked if not found.problems and found.record is not None]
     counts = f"{len(files)} records, {len(good)} good, {len(damaged)} damaged"
     print_line(console, f"{folder}: {counts}" + (f", {len(unreadable)} not checked" if unreadable else ""))
@@ -150,7 +150,7 @@ def _missing(folder: Path) -> list[Path]:
     return [path for path in manifest.missing() if place in path.resolve().parents] if manifest else []
 
 
-def _tell_lonely_weights(console: Console, folder: Path) -> None:
+def _tell_weights_without_record(console: Console, folder: Path) -> None:
     for path in sorted(folder.rglob("*.safetensors")):
         hidden = any(part.startswith(".") or part == "set_aside" for part in path.relative_to(folder).parts)
         if not hidden and not path.with_suffix(".json").exists():
@@ -159,9 +159,9 @@ def _tell_lonely_weights(console: Console, folder: Path) -> None:
 
 def _rescore(console: Console, records: list[tuple[Path, RunRecord]], count: int | None) -> int:
     """Scores weights again and says what was found; returns how many scores differ from the record's."""
-    from narkit.sweeps.rescoring import TOLERANCE, drawn, rescore
+    from narkit.sweeps.rescoring import TOLERANCE, choose, rescore
 
-    chosen, differing = drawn(records, count), 0
+    chosen, differing = choose(records, count), 0
     for path, record in chosen:
         for found in rescore(path, record):
             verdict = "agrees" if found.agrees else f"differs by more than {TOLERANCE} points"

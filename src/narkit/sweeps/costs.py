@@ -29,7 +29,7 @@ class Cost:
     outside: float = 0.0
 
     def milliseconds(self, processor_steps: float, num_nodes: int, samples: float, hidden_size: int) -> float:
-        """Of a training step."""
+        """How long a training step takes."""
         share = (samples / (NUM_SEEDS * BATCH_SIZE)) * (hidden_size / HIDDEN_SIZE)
         return self.outside + processor_steps * (self.launch + self.triplet * num_nodes**3 * share)
 
@@ -64,7 +64,7 @@ class MeasuredCosts:
 
 
 def measured_costs(device: str | None) -> MeasuredCosts:
-    """From `benchmarks/train.json`, here, in the source tree or in the package, if it was measured on such a device.
+    """Reads `benchmarks/train.json`, here, in the source tree or in the package, if it was measured on such a device.
 
     For None the device does not matter.
     """
@@ -99,13 +99,16 @@ def _read(record: Record) -> MeasuredCosts:
 
 
 def _device_ms(cell: Measurement) -> float:
-    """Of a training step, without waiting for data, of which short measurements have more than whole runs."""
+    """The time of a training step without waiting for data: short measurements wait more than whole runs do."""
     return cell.step_ms * (1 - cell.waiting_share)
 
 
 def _fitted(cells: Iterable[Measurement]) -> dict[str, Cost]:
-    """For each system a line through the times of a processor step over the number of triplets, and the mean of what
-    lies outside of the loop: shared out over the steps, it would make steps of short trajectories look expensive."""
+    """Fits, for each system, a line through the times of a processor step over the number of triplets.
+
+    What lies outside of the loop over time is a mean of its own: shared out over the steps, it would make those of
+    short trajectories look expensive.
+    """
     by_system: dict[str, list[Measurement]] = {}
     for cell in cells:
         by_system.setdefault(cell.processor, []).append(cell)

@@ -1,4 +1,4 @@
-"""How much memory of the device a cell needs, where nobody measured it."""
+"""How much memory of the device a cell needs, where it was not measured."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def predicted_memory(config: TrainConfig, backend: str) -> int:
 
 
 def _by_arrays(config: TrainConfig, size: int) -> float:
-    """Of a training step, per sample. Per processor step the gradient needs about 16 arrays as large as the node
-    features and 4 numbers per edge; on top come a few arrays of edge features."""
+    """Bytes of a training step per sample. For each processor step the gradient needs about 16 arrays as large as the
+    node features and 4 numbers per edge; on top come a few arrays of edge features."""
     name, hidden = config.algorithms[0], config.hidden_size
     nodes = ALGORITHMS[name].nodes_of_size(size)
     kept = processor_steps(name, size) * (16 * nodes * hidden + 4 * nodes**2)

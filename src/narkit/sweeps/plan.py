@@ -64,7 +64,7 @@ class Predictor:
 
     @classmethod
     def of_device(cls, device: str, backend: str) -> Predictor:
-        """From the measurements that ship with narkit; if they are of another device, only how costs grow."""
+        """Takes the measurements that ship with narkit; of those of another device, only how costs grow."""
         measured = measured_costs(device)
         growth = measured if measured.costs else measured_costs(None)
         costs = growth.costs or {STAND_IN: Cost(1.0, 0.0)}
@@ -72,8 +72,8 @@ class Predictor:
 
     @classmethod
     def from_records(cls, directory: SweepDirectory, cells: Sequence[Cell]) -> Predictor:
-        """On this machine, corrected by the cells that are finished in a folder, if this very code ran them: others say
-        how long older kernels took."""
+        """Predicts for this machine, corrected by the cells that are finished in a folder, if this very code ran them:
+        others say how long older kernels took."""
         predictor = cls.of_device(machine.device_name(), "cpu" if jax.default_backend() == "cpu" else "gpu")
         commit = machine.commit()
         for path in filter(Path.exists, map(directory.record, cells)):
@@ -139,7 +139,7 @@ class Predictor:
         return statistics.median(found[-7:]) if found else 1.0
 
     def _plain(self, config: TrainConfig) -> Prediction:
-        """Without what was learned."""
+        """The prediction before it is corrected by what was learned."""
         name, sizes = config.algorithms[0], training_sizes(config)
         known = self.measured.of(config, sizes)
         step = known.get("training") or statistics.mean(self._seconds(config, s, config.batch_size) for s in sizes)
@@ -165,7 +165,7 @@ class Predictor:
         return -(-count // part) * self._seconds(config, validation.size, part, FORWARD)
 
     def _seconds(self, config: TrainConfig, size: int, samples: int, share: float = 1.0) -> float:
-        """Of one batch with so many samples per seed."""
+        """How long one batch with so many samples per seed takes."""
         name = config.algorithms[0]
         cost = self.costs.get(config.processor) or self.costs[STAND_IN]
         nodes = ALGORITHMS[name].nodes_of_size(size)

@@ -24,7 +24,7 @@ class Callback:
         """Programs are about to be compiled."""
 
     def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
-        """So many programs of all that the run needs are compiled; first none. Compiled before, it is not called."""
+        """`done` of `total` programs are compiled, at first none. Not called if all were compiled before."""
 
     def on_start(self, trainer: Trainer) -> None:
         """Training begins, at the step that `trainer.progress` says; it is above 0 where a run goes on."""

@@ -90,7 +90,7 @@ class Trainer:
         on_measured: Callable[[MeasuredLengths], None] = lambda measured: None,
         on_compile: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Changes whom it tells and asks."""
+        """Sets the functions that are called as training goes on, and the one that says whether to stop."""
         self._on_point, self._on_step, self._should_stop = on_point, on_step, should_stop
         self._on_measured, self._on_compile = on_measured, on_compile
 
@@ -161,7 +161,7 @@ class Trainer:
         self.progress.timings.compiling += time.perf_counter() - start
 
     def _compile(self, jobs: list[Callable[[], Any]]) -> None:
-        """Runs all jobs, several at a time. Asked to stop, it does not wait for those in hand, which nothing ends."""
+        """Runs all jobs, several at a time. When it is to stop, it does not wait for those that still run."""
         pool = ThreadPoolExecutor(max(1, self._threads), thread_name_prefix=COMPILING)
         self._on_compile(0, len(jobs))
         try:
