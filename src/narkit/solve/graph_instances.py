@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from narkit.algorithms.arguments import nodes_behind_cycles
 from narkit.errors import InstanceError
 from narkit.solve import ranges
 from narkit.solve.graphs import Graph, read_graph
@@ -74,17 +75,13 @@ class GraphProblem(Problem):
     def _check_acyclic(self, graph: Graph) -> None:
         if graph.loops:
             raise InstanceError(f"graph: expected no cycles, got an edge from {graph.loops[0]} to itself; remove it")
-        left = np.ones(graph.num_nodes, bool)
-        while left.any():
-            removable = left & ~graph.edges[left].any(axis=0)
-            if not removable.any():
-                on_cycle = [graph.labels[i] for i in np.flatnonzero(left)]
-                undirected = "" if graph.directed else " (it is undirected: every edge counts in both directions)"
-                raise InstanceError(
-                    f"graph: expected a directed graph without cycles, got a cycle among {listed(on_cycle)}"
-                    f"{undirected}; remove it"
-                )
-            left &= ~removable
+        left = nodes_behind_cycles(graph.edges)
+        if left.any():
+            names = listed([graph.labels[node] for node in np.flatnonzero(left)])
+            undirected = "" if graph.directed else " (it is undirected: every edge counts in both directions)"
+            raise InstanceError(
+                f"graph: expected a directed graph without cycles, got a cycle among {names}{undirected}; remove it"
+            )
 
     def _matrix(self, graph: Graph, instance: Instance) -> np.ndarray:
         match self.weights:

@@ -87,8 +87,33 @@ class AllPairs(GraphProblem):
 
 
 @dataclass(frozen=True)
-class SourceTree(GraphProblem):
-    """A minimum spanning tree grown from a source: mst_prim."""
+class SpanningTree(GraphProblem):
+    """A minimum spanning tree, or forest. Any other of the same weight is as good."""
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        group: dict[Any, Any] = {}
+
+        def root(label: Any) -> Any:
+            while group.setdefault(label, label) != label:
+                label = group[label]
+            return label
+
+        for a, b, _ in plain["edges"]:
+            if root(a) == root(b):  # a cycle
+                return False
+            group[root(a)] = root(b)
+        return len(plain["edges"]) == len(truth["edges"]) and _same([plain["weight"]], [truth["weight"]])
+
+    def lines(self, instance: Instance, plain: Plain) -> list[str]:
+        rows = [
+            (f"{a} – {b}", "no such edge" if weight is None else shown(weight)) for a, b, weight in plain["edges"]
+        ] or [("no edges", "")]
+        return [*_aligned(rows), f"total weight: {shown(plain['weight'])}"]
+
+
+@dataclass(frozen=True)
+class SourceTree(SpanningTree):
+    """A spanning tree that grows from a source: mst_prim."""
 
     parameters: ClassVar[tuple[str, ...]] = SOURCE
 
@@ -97,27 +122,15 @@ class SourceTree(GraphProblem):
         edges = [(int(parent), node) for node, parent in enumerate(pi) if parent != node]
         return _tree(instance, edges) | {"predecessors": _predecessors(instance.labels, pi)}
 
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        return _is_minimal_forest(plain, truth)
-
-    def lines(self, instance: Instance, plain: Plain) -> list[str]:
-        return _tree_lines(plain)
-
 
 @dataclass(frozen=True)
-class Tree(GraphProblem):
-    """A minimum spanning tree, or forest: mst_kruskal."""
+class Tree(SpanningTree):
+    """A spanning tree of chosen edges: mst_kruskal."""
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         taken = outputs["in_mst"] > 0
         pairs = np.argwhere(np.triu(taken | taken.T, 1))
         return _tree(instance, [(int(i), int(j)) for i, j in pairs])
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        return _is_minimal_forest(plain, truth)
-
-    def lines(self, instance: Instance, plain: Plain) -> list[str]:
-        return _tree_lines(plain)
 
 
 @dataclass(frozen=True)
@@ -204,22 +217,6 @@ def _same(lengths: list[Any], others: list[Any]) -> bool:
     return all(a is b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9)) for a, b in pairs)
 
 
-def _is_minimal_forest(plain: Plain, truth: Plain) -> bool:
-    """Whether edges form a forest of the same weight and number of edges as the true one."""
-    group: dict[Any, Any] = {}
-
-    def root(label: Any) -> Any:
-        while group.setdefault(label, label) != label:
-            label = group[label]
-        return label
-
-    for a, b, _ in plain["edges"]:
-        if root(a) == root(b):
-            return False
-        group[root(a)] = root(b)
-    return len(plain["edges"]) == len(truth["edges"]) and _same([plain["weight"]], [truth["weight"]])
-
-
 def _predecessors(labels: tuple[Any, ...], pi: np.ndarray) -> dict[Any, Any]:
     return {labels[i]: None if parent == i else labels[int(parent)] for i, parent in enumerate(pi)}
 
@@ -255,13 +252,6 @@ def _tree(instance: Instance, edges: list[tuple[int, int]]) -> Plain:
     real = [step for step in edges if graph.edges[step]]
     named = [(labels[i], labels[j], _total(graph, [(i, j)]) if graph.edges[i, j] else None) for i, j in edges]
     return {"edges": named, "weight": _total(graph, real) if len(real) == len(edges) else None}
-
-
-def _tree_lines(plain: Plain) -> list[str]:
-    rows = [(f"{a} – {b}", "no such edge" if weight is None else shown(weight)) for a, b, weight in plain["edges"]] or [
-        ("no edges", "")
-    ]
-    return [*_aligned(rows), f"total weight: {shown(plain['weight'])}"]
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
