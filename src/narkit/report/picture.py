@@ -131,6 +131,6 @@ def _panel_kind(batch: Batch) -> str:
 
 
 def _handlers() -> dict:
-    from narkit.report.panels.legend import Sample, SampleHandler
+    from narkit.report.panels.legend import LegendSign, LegendSignHandler
 
-    return {Sample: SampleHandler()}
+    return {LegendSign: LegendSignHandler()}

@@ -38,7 +38,7 @@ RULES = (
     "the end of training."
 )
 
-Values = Callable[[System], tuple[Entry, Entry]]
+ColumnValues = Callable[[System], tuple[Entry, Entry]]
 """What the paper has for a column, and what we have."""
 
 
@@ -52,7 +52,7 @@ def category_table(grid: Grid) -> Table:
     columns, ranks = grid.columns, average_ranks(grid)
 
     def category(name: str) -> TableRow:
-        values: Values = lambda c: (category_scores(c).get(name), grid.column(c).category(name))  # noqa: E731
+        values: ColumnValues = lambda c: (category_scores(c).get(name), grid.column(c).category(name))  # noqa: E731
         return _row(grid, columns, name.replace(" ", "_"), name.capitalize(), values)
 
     def rank(column: System) -> tuple[Entry, Entry]:
@@ -88,7 +88,7 @@ def algorithm_table(grid: Grid) -> Table:
     columns = [column for column in grid.columns if has_ours(grid, column)]
 
     def algorithm(name: str, label: str) -> TableRow:
-        values: Values = lambda c: (algorithm_scores(c).get(name), grid.column(c).algorithm(name))  # noqa: E731
+        values: ColumnValues = lambda c: (algorithm_scores(c).get(name), grid.column(c).algorithm(name))  # noqa: E731
         return _row(grid, columns, name, label, values)
 
     def average(column: System) -> tuple[Entry, Entry]:
@@ -236,7 +236,7 @@ def _headings(grid: Grid, columns: Sequence[System]) -> list[Heading]:
 
 
 def _row(
-    grid: Grid, columns: Sequence[System], key: str, label: str, values: Values, *, summary: bool = False
+    grid: Grid, columns: Sequence[System], key: str, label: str, values: ColumnValues, *, summary: bool = False
 ) -> TableRow:
     """The row under `_headings`: for every column the paper's value, ours and the difference."""
     cells: list[Entry] = []
@@ -264,5 +264,5 @@ def _number_run(grid: Grid, columns: Sequence[System]) -> list[TableRow]:
     """How many algorithms were run, while any is missing."""
     if is_complete(grid, columns):
         return []
-    values: Values = lambda column: (None, Number(len(grid.column(column).runs), SHARE))  # noqa: E731
+    values: ColumnValues = lambda column: (None, Number(len(grid.column(column).runs), SHARE))  # noqa: E731
     return [_row(grid, columns, "algorithms_run", "Algorithms run", values, summary=True)]

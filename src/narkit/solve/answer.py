@@ -12,7 +12,7 @@ import numpy as np
 
 from narkit.data.batch import Batch
 from narkit.solve.problem import Instance, Label, Plain, Problem, labelled, shown, wrong
-from narkit.solve.weights import Measured
+from narkit.solve.weights import MeasuredScore
 from narkit.spec import ALGORITHMS, Stage, stage_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Answer:
     warnings: tuple[str, ...]
     network: Reasoner
     weights_name: str
-    measured: tuple[Measured, ...]  # what the network scored in its record, by size
+    measured: tuple[MeasuredScore, ...]  # what the network scored in its record, by size
     _problem: Problem
     _read: Instance
 
@@ -103,7 +103,7 @@ class Answer:
         return FirstError(min(errors)[0], min(errors)[2]) if errors else None
 
     @property
-    def scored(self) -> Measured | None:
+    def scored(self) -> MeasuredScore | None:
         """What the network scored in its record at the smallest measured size that is not below this instance's."""
         size = nominal_size(self.algorithm, self.instance.num_nodes)
         fitting = [entry for entry in self.measured if entry.size >= size]

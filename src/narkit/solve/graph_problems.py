@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from narkit.solve.graph_instances import GraphProblem, Trained, Weights
+from narkit.solve.graph_instances import GraphProblem, TrainedOn, WeightUse
 from narkit.solve.graphs import Graph
 from narkit.solve.problem import Instance, Outputs, Plain, shown
 from narkit.solve.ranges import listed
@@ -44,7 +44,7 @@ class Paths(GraphProblem):
         steps = list(itertools.pairwise(path))
         if not all(graph.edges[step] for step in steps):
             return None
-        return len(steps) if self.weights is Weights.UNUSED else _total(graph, steps)
+        return len(steps) if self.weights is WeightUse.UNUSED else _total(graph, steps)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         rows = [("to", "length", "path")]
@@ -150,7 +150,7 @@ class Forest(GraphProblem):
 
 
 @dataclass(frozen=True)
-class Order(GraphProblem):
+class TopologicalOrder(GraphProblem):
     """A topological order: topological_sort."""
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
@@ -262,17 +262,17 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 GRAPH_PROBLEMS: dict[str, GraphProblem] = {
     problem.algorithm: problem
     for problem in (
-        Paths("bfs", Weights.UNUSED, Trained.UNDIRECTED),
-        Paths("dijkstra", Weights.ADDED, Trained.UNDIRECTED, takes_negative=False),
-        Paths("bellman_ford", Weights.ADDED, Trained.UNDIRECTED),
-        Paths("dag_shortest_paths", Weights.ADDED, Trained.ACYCLIC),
-        AllPairs("floyd_warshall", Weights.ADDED, Trained.UNDIRECTED),
-        SourceTree("mst_prim", Weights.COMPARED, Trained.UNDIRECTED, takes_directed=False),
-        Tree("mst_kruskal", Weights.COMPARED, Trained.UNDIRECTED, takes_directed=False),
-        Forest("dfs", Weights.UNUSED, Trained.DIRECTED),
-        Order("topological_sort", Weights.UNUSED, Trained.ACYCLIC),
-        CutNodes("articulation_points", Weights.UNUSED, Trained.UNDIRECTED, takes_directed=False),
-        CutEdges("bridges", Weights.UNUSED, Trained.UNDIRECTED, takes_directed=False),
-        Components("strongly_connected_components", Weights.UNUSED, Trained.DIRECTED),
+        Paths("bfs", WeightUse.UNUSED, TrainedOn.UNDIRECTED),
+        Paths("dijkstra", WeightUse.ADDED, TrainedOn.UNDIRECTED, takes_negative=False),
+        Paths("bellman_ford", WeightUse.ADDED, TrainedOn.UNDIRECTED),
+        Paths("dag_shortest_paths", WeightUse.ADDED, TrainedOn.ACYCLIC),
+        AllPairs("floyd_warshall", WeightUse.ADDED, TrainedOn.UNDIRECTED),
+        SourceTree("mst_prim", WeightUse.COMPARED, TrainedOn.UNDIRECTED, takes_directed=False),
+        Tree("mst_kruskal", WeightUse.COMPARED, TrainedOn.UNDIRECTED, takes_directed=False),
+        Forest("dfs", WeightUse.UNUSED, TrainedOn.DIRECTED),
+        TopologicalOrder("topological_sort", WeightUse.UNUSED, TrainedOn.ACYCLIC),
+        CutNodes("articulation_points", WeightUse.UNUSED, TrainedOn.UNDIRECTED, takes_directed=False),
+        CutEdges("bridges", WeightUse.UNUSED, TrainedOn.UNDIRECTED, takes_directed=False),
+        Components("strongly_connected_components", WeightUse.UNUSED, TrainedOn.DIRECTED),
     )
 }

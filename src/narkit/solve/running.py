@@ -85,7 +85,7 @@ def prepare(algorithm: str, /, *data: Any, **named: Any) -> Instance:
 
 def _network(
     algorithm: str, weights: str | os.PathLike | Reasoner | None
-) -> tuple[Reasoner, str, tuple[published.Measured, ...]]:
+) -> tuple[Reasoner, str, tuple[published.MeasuredScore, ...]]:
     """The network, what it is called, and what it scored."""
     from narkit.models.network import Reasoner
 
@@ -113,7 +113,7 @@ def _loaded(path: Path, changed: int) -> Reasoner:
 
 
 def _answer(
-    algorithm: str, instance: Instance, network: Reasoner, name: str, measured: tuple[published.Measured, ...]
+    algorithm: str, instance: Instance, network: Reasoner, name: str, measured: tuple[published.MeasuredScore, ...]
 ) -> Answer:
     batch = run(algorithm, **instance.arguments)
     warnings = [*instance.warnings, *_size_warnings(algorithm, batch, measured)]
@@ -140,7 +140,7 @@ def _answer(
     )
 
 
-def _size_warnings(algorithm: str, batch: Batch, measured: tuple[published.Measured, ...]) -> list[str]:
+def _size_warnings(algorithm: str, batch: Batch, measured: tuple[published.MeasuredScore, ...]) -> list[str]:
     largest = max((entry.size for entry in measured), default=published.TEST_SIZE)
     size = nominal_size(algorithm, batch.num_nodes)
     if size <= largest:
