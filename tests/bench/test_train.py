@@ -12,8 +12,16 @@ from typer.testing import CliRunner, Result
 
 from narkit.bench import training_steps
 from narkit.bench.evaluations import Evaluations
-from narkit.bench.train import Options, pipelined, warm_up
-from narkit.bench.train_record import NARKIT, PLAIN, Compilation, Evaluation, FailedMeasurement, Measurement, Record
+from narkit.bench.train import BenchOptions, pipelined, warm_up
+from narkit.bench.train_record import (
+    NARKIT,
+    PLAIN,
+    BenchRecord,
+    Compilation,
+    EvaluationTime,
+    FailedMeasurement,
+    Measurement,
+)
 from narkit.bench.train_report import as_markdown
 from narkit.bench.training_steps import NarkitStep
 from narkit.cli import app
@@ -46,7 +54,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_record_has_every_size_with_its_times(stored: Path) -> None:
-    record = Record.from_json(stored.read_text())
+    record = BenchRecord.from_json(stored.read_text())
     assert record.complete and not record.failures and record.backend == "cpu"
     assert [cell.place for cell in record.cells] == [(NARKIT, "mpnn", "bfs", 4), (NARKIT, "mpnn", "bfs", 5)]
     for cell in record.cells:
@@ -62,22 +70,22 @@ def test_the_record_has_every_size_with_its_times(stored: Path) -> None:
 
 def test_the_page_is_written_beside_the_record(stored: Path) -> None:
     page = stored.with_suffix(".md").read_text()
-    assert page == as_markdown(Record.from_json(stored.read_text()))
+    assert page == as_markdown(BenchRecord.from_json(stored.read_text()))
     assert "## mpnn (narkit)" in page and page.count("| bfs | 4 |") == 1
     assert "plain JAX" not in page and "Failures" not in page
 
 
 def test_the_stored_page_is_that_of_the_stored_record() -> None:
     folder = Path(__file__).parents[2] / "benchmarks"
-    record = Record.from_json((folder / "train.json").read_text())
+    record = BenchRecord.from_json((folder / "train.json").read_text())
     assert (folder / "train.md").read_text() == as_markdown(record), "make it with train_report.as_markdown"
 
 
 def test_appending_measures_only_what_is_missing(stored: Path) -> None:
-    before = Record.from_json(stored.read_text()).cells
+    before = BenchRecord.from_json(stored.read_text()).cells
     result = bench(*SMALL, "--out", str(stored), "--append")
     assert result.exit_code == 0, result.output
-    assert Record.from_json(stored.read_text()).cells == before
+    assert BenchRecord.from_json(stored.read_text()).cells == before
 
 
 def test_appending_to_other_measurements_is_refused(stored: Path) -> None:
@@ -90,13 +98,13 @@ def test_appending_to_other_measurements_is_refused(stored: Path) -> None:
 
 
 def test_a_preset_gives_the_settings_of_a_step(stored: Path) -> None:
-    config = Options(("bfs",), preset="clrs2022", sizes=(16,)).config("mpnn", "bfs")
+    config = BenchOptions(("bfs",), preset="clrs2022", sizes=(16,)).config("mpnn", "bfs")
     assert (config.teacher_forcing, config.reprediction, config.gradient_clip) == (0.5, "hard", 0.0)
     assert not config.fixed_training_set  # which a step does not depend on
-    plus = Options(("bfs",), preset="plus").config("team", "bfs")
+    plus = BenchOptions(("bfs",), preset="plus").config("team", "bfs")
     assert plus.averages and plus.skipped_steps == 50 and plus.hint_gradient == 0.5
-    assert Options(("bfs",)).config("team", "bfs").unrolling == TrainConfig(("bfs",)).unrolling
-    record = Record.from_json(stored.read_text())
+    assert BenchOptions(("bfs",)).config("team", "bfs").unrolling == TrainConfig(("bfs",)).unrolling
+    record = BenchRecord.from_json(stored.read_text())
     assert record.preset == "paper" and "preset" not in as_markdown(record)
     assert "settings of the preset plus" in as_markdown(dataclasses.replace(record, preset="plus"))
     older = json.loads(stored.read_text())
@@ -149,13 +157,13 @@ def test_the_same_measurements_are_replaced(stored: Path) -> None:
     path.write_text(stored.read_text())
     result = bench(*SMALL, "--budget", "0", "--out", str(path.with_suffix("")))
     assert result.exit_code == 0, result.output
-    assert Record.from_json(path.read_text()).cells == []
+    assert BenchRecord.from_json(path.read_text()).cells == []
 
 
 def test_a_spent_budget_leaves_a_record(tmp_path: Path) -> None:
     result = bench(*SMALL, "--out", str(tmp_path / "train.json"), "--budget", "0")
     assert result.exit_code == 0, result.output
-    record = Record.from_json((tmp_path / "train.json").read_text())
+    record = BenchRecord.from_json((tmp_path / "train.json").read_text())
     assert record.cells == [] and not record.complete
     assert "--append goes on" in words(result)
 
@@ -209,7 +217,7 @@ def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) 
     wanted = ["--algorithm", "insertion_sort,bfs", "--processor", "team", "--sizes", "4", "--seeds", "1", "--plain"]
     result = bench(*SMALL, *wanted, "--out", str(path))
     assert result.exit_code == 0, result.output
-    record = Record.from_json(path.read_text())
+    record = BenchRecord.from_json(path.read_text())
     measured = [(cell.implementation, cell.algorithm) for cell in record.cells]
     assert measured == [(NARKIT, "insertion_sort"), (NARKIT, "bfs"), (PLAIN, "bfs")]
     (failure,) = record.failures
@@ -298,10 +306,10 @@ def test_validation_and_test_are_the_programs_of_a_run() -> None:
     assert set(trainer.programs._predictions) == compiled
 
 
-def full_record() -> Record:
+def full_record() -> BenchRecord:
     """Every algorithm: 2 ms a step, 4 processor steps, a validation of 0.1 s, a test of 1 s, 3 s of compilation."""
     sizes = [4, 16]
-    record = Record(
+    record = BenchRecord(
         device="none", backend="gpu", cpu="", hidden_size=8, batch_size=2, num_seeds=5, sizes=sizes,
         compilation_cache=False, versions={}, commit="", date="",
     )  # fmt: skip
@@ -316,7 +324,7 @@ def full_record() -> Record:
                 )
             )  # fmt: skip
         record.compilations.append(Compilation(NARKIT, "team", name, 3, 3.0, 1, [1.0, 1.0, 1.0]))
-        record.evaluations.append(Evaluation("team", name, 0.1, 1.0))
+        record.evaluations.append(EvaluationTime("team", name, 0.1, 1.0))
     return record
 
 
@@ -350,9 +358,9 @@ def test_sizes_are_those_of_training(name: str) -> None:
 
 def test_a_record_reads_as_it_was_written() -> None:
     record = full_record()
-    assert Record.from_json(record.to_json()) == record
+    assert BenchRecord.from_json(record.to_json()) == record
     older = json.loads(record.to_json()) | {"projections": {}}  # which records had up to narkit 0.1
-    assert Record.from_json(json.dumps(older)) == record
+    assert BenchRecord.from_json(json.dumps(older)) == record
 
 
 def test_measuring_the_plain_network_keeps_the_evaluations_of_the_other() -> None:

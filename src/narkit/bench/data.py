@@ -53,7 +53,7 @@ class SampleTime:
 
 
 @dataclass
-class Record:
+class DataRecord:
     """A whole run with what is needed to judge it."""
 
     cells: list[SampleTime]
@@ -73,7 +73,7 @@ class Record:
 
 def measure(
     names: Sequence[str], sizes: Sequence[int], seconds: float, reference_python: Path | None, console: Console
-) -> Record:
+) -> DataRecord:
     """Measures the named algorithms at every size; the reference in turn with ours."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     cells = []
@@ -92,7 +92,7 @@ def measure(
         finally:
             if reference is not None:
                 reference.close()
-    return Record(
+    return DataRecord(
         cells=cells,
         sizes=list(sizes),
         batch_size=BATCH_SIZE,
@@ -144,7 +144,7 @@ def _startup(names: Sequence[str]) -> dict[str, float]:
     return {"import": statistics.median(imports), "first_sample": statistics.median(firsts), "slowest": max(firsts)}
 
 
-def _rows(record: Record) -> Iterator[list[str]]:
+def _rows(record: DataRecord) -> Iterator[list[str]]:
     """The table: one row per algorithm, then the geometric means and the minima of the ratios."""
     by_place = {(cell.algorithm, cell.size): cell for cell in record.cells}
     for name in dict.fromkeys(cell.algorithm for cell in record.cells):
@@ -170,7 +170,7 @@ def _rows(record: Record) -> Iterator[list[str]]:
         yield row
 
 
-def _header(record: Record) -> list[str]:
+def _header(record: DataRecord) -> list[str]:
     header = ["algorithm"]
     for size in record.sizes:
         header.append(f"n={size}: narkit µs")
@@ -185,7 +185,7 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def _circumstances(record: Record) -> list[str]:
+def _circumstances(record: DataRecord) -> list[str]:
     lines = [
         f"Microseconds per sample on one core of {record.cpu}: batches of {record.batch_size} from seed to transformed "
         f"batch, every probe stored; medians over {record.seconds_per_measurement:g} s. {record.date}, commit "
@@ -203,19 +203,19 @@ def _circumstances(record: Record) -> list[str]:
     return lines
 
 
-def print_record(console: Console, record: Record) -> None:
+def print_record(console: Console, record: DataRecord) -> None:
     """Prints the measurements and their circumstances."""
     print_table(console, _header(record), list(_rows(record)))
     for line in _circumstances(record):
         print_line(console, line, "dim")
 
 
-def as_markdown(record: Record) -> str:
+def as_markdown(record: DataRecord) -> str:
     """The measurements as a Markdown page."""
     return markdown_page("Speed of the data layer", _circumstances(record), _header(record), _rows(record))
 
 
-def as_json(record: Record) -> str:
+def as_json(record: DataRecord) -> str:
     """The record as JSON, ratios and their summaries included."""
     content = asdict(record)
     content["summary"] = {

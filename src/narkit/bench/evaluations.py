@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import jax
 
-from narkit.bench.train_record import Evaluation
+from narkit.bench.train_record import EvaluationTime
 from narkit.bench.training_steps import NarkitStep
 from narkit.data.splits import load_split
 from narkit.training.evaluation import EvaluationSet, validation_batch
@@ -38,7 +38,7 @@ class Evaluations:
             for each in (*self._validations, self._test)
         ]
 
-    def timed(self) -> Evaluation:
+    def timed(self) -> EvaluationTime:
         """Seconds of one validation and one test; the first run of each program is not counted."""
         programs, parameters = self._step.programs, self._step.state.parameters
 
@@ -50,4 +50,4 @@ class Evaluations:
 
         for each in (*self._validations, self._test):
             programs.predict(parameters, next(each.parts()), each.with_hints)
-        return Evaluation(self._step.config.processor, self._name, seconds(*self._validations), seconds(self._test))
+        return EvaluationTime(self._step.config.processor, self._name, seconds(*self._validations), seconds(self._test))

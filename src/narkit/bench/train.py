@@ -16,7 +16,7 @@ import numpy as np
 from narkit import fused, machine
 from narkit.algorithms import ALGORITHMS
 from narkit.bench.compilation import Job, Prepared, compile_together, count_launches, prepare, program_bytes
-from narkit.bench.train_record import DEFAULT_PRESET, FailedMeasurement, Measurement, Record
+from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord, FailedMeasurement, Measurement
 from narkit.bench.training_steps import NarkitStep, PlainStep, TrainingStep, most_steps
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, TrainingBatch
@@ -35,7 +35,7 @@ STEP_SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchOptions:
     """What is to be measured."""
 
     algorithms: tuple[str, ...]
@@ -64,8 +64,8 @@ class Options:
         )
 
 
-def new_record(options: Options) -> Record:
-    return Record(
+def new_record(options: BenchOptions) -> BenchRecord:
+    return BenchRecord(
         device=machine.device_name(),
         backend=jax.default_backend(),
         cpu=machine.cpu_model(),
@@ -86,7 +86,7 @@ def _today() -> str:
 
 
 def measure(
-    options: Options, record: Record, tell: Callable[[str], None], save: Callable[[], None]
+    options: BenchOptions, record: BenchRecord, tell: Callable[[str], None], save: Callable[[], None]
 ) -> Iterator[Prepared]:
     """Measures everything that the record does not have yet, and saves it after every algorithm.
 
@@ -124,7 +124,7 @@ def measure(
     save()
 
 
-def _wanted(options: Options, record: Record) -> list[tuple[type[NarkitStep | PlainStep], str, str]]:
+def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[NarkitStep | PlainStep], str, str]]:
     """What is to be measured: each as (implementation, processor, algorithm)."""
     wanted = []
     for processor in options.processors:
@@ -145,8 +145,8 @@ def _groups(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def _measure_every_size(
-    options: Options,
-    record: Record,
+    options: BenchOptions,
+    record: BenchRecord,
     prepared: Prepared,
     tell: Callable[[str], None],
     is_over: Callable[[], bool],
@@ -219,7 +219,7 @@ def measure_size(training_step: TrainingStep, job: Job, steps: int) -> Measureme
 
 
 @dataclass
-class Run:
+class TimedRun:
     """The measured steps: seconds from the end of the step before them to the end of the last, and where they went.
 
     Not of single steps: that they have ended is seen a few steps later, of several at once.
@@ -230,7 +230,7 @@ class Run:
     waiting: float
 
 
-def pipelined(training_step: TrainingStep, feed: Feed, steps: int) -> Run:
+def pipelined(training_step: TrainingStep, feed: Feed, steps: int) -> TimedRun:
     """Steps as the trainer takes them: data made ahead on as many threads, which take turns as often, several steps in
     flight, none waited for at once.
 
@@ -253,7 +253,7 @@ def pipelined(training_step: TrainingStep, feed: Feed, steps: int) -> Run:
         jax.block_until_ready(list(in_flight))
     start, end = ends[warm - 1], ends[-1]
     waiting = sum(until - asked for asked, until in waits if start <= asked and until <= end)
-    return Run(end - start, processor_steps[warm : warm + steps], waiting)
+    return TimedRun(end - start, processor_steps[warm : warm + steps], waiting)
 
 
 def _around_the_loop(training_step: TrainingStep, batch: TrainingBatch) -> tuple[float | None, float | None]:

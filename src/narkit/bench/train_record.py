@@ -86,7 +86,7 @@ class Compilation:
 
 
 @dataclass
-class Evaluation:
+class EvaluationTime:
     """How long one validation on all sets takes, and one pass over the official test split."""
 
     processor: str
@@ -96,7 +96,7 @@ class Evaluation:
 
 
 @dataclass
-class Record:
+class BenchRecord:
     """A whole run with what is needed to judge it."""
 
     device: str
@@ -113,7 +113,7 @@ class Record:
     complete: bool = False
     cells: list[Measurement] = field(default_factory=list)
     compilations: list[Compilation] = field(default_factory=list)
-    evaluations: list[Evaluation] = field(default_factory=list)
+    evaluations: list[EvaluationTime] = field(default_factory=list)
     failures: list[FailedMeasurement] = field(default_factory=list)
     preset: str = DEFAULT_PRESET
     schema: int = SCHEMA
@@ -142,7 +142,7 @@ class Record:
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Record:
+    def from_json(cls, text: str) -> BenchRecord:
         content: dict[str, Any] = json.loads(text)
         if content.get("schema") != SCHEMA:
             found = content.get("schema")
@@ -150,7 +150,7 @@ class Record:
         kinds = {
             "cells": Measurement,
             "compilations": Compilation,
-            "evaluations": Evaluation,
+            "evaluations": EvaluationTime,
             "failures": FailedMeasurement,
         }
         known = {f.name for f in fields(cls)}

@@ -34,7 +34,7 @@ HEADER = (
 
 
 @dataclass
-class Side:
+class TimedSteps:
     """The training steps of one implementation, each waited for."""
 
     seconds: list[float]
@@ -51,12 +51,12 @@ class Side:
 
 
 @dataclass
-class Comparison:
+class ProcessorComparison:
     """One processor, ours and theirs."""
 
     processor: str
-    ours: Side
-    reference: Side
+    ours: TimedSteps
+    reference: TimedSteps
 
     @property
     def step_ratio(self) -> float:
@@ -71,7 +71,7 @@ class Comparison:
 class CpuRecord:
     """The whole comparison with what is needed to judge it."""
 
-    comparisons: list[Comparison]
+    comparisons: list[ProcessorComparison]
     algorithm: str
     size: int
     batch_size: int
@@ -111,7 +111,7 @@ def compare(
                 tell(f"{processor}: turn {turn + 1}")
                 ours.run(STEPS_PER_TURN)
                 theirs.run(STEPS_PER_TURN)
-            comparisons.append(Comparison(processor, ours.side, theirs.side))
+            comparisons.append(ProcessorComparison(processor, ours.side, theirs.side))
         versions = reference.versions
     finally:
         reference.close()
@@ -139,7 +139,7 @@ class _Ours:
         feed = Feed(config)
         feed.measure(NUM_BATCHES)
         self._batches = cycle([feed.batch(step).on_device() for step in range(NUM_BATCHES)])
-        self.side = Side([], [], self._timed()[0])
+        self.side = TimedSteps([], [], self._timed()[0])
 
     def _timed(self) -> tuple[float, int]:
         batch = next(self._batches)
@@ -164,7 +164,7 @@ class _Theirs:
         request = {"processor": processor, "algorithm": algorithm, "size": size}
         answer = process.ask({"build": request | {"batch_size": batch_size, "hidden_size": hidden_size}})
         self._processor_steps: int = answer["processor_steps"]
-        self.side = Side([], [], answer["first_step"])
+        self.side = TimedSteps([], [], answer["first_step"])
 
     def run(self, steps: int) -> None:
         answer = self._process.ask({"run": {"processor": self._processor, "steps": steps}})

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from narkit.bench.profiling import KernelTime, Trace
 from narkit.bench.tables import markdown_table, versions_in_words
-from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, Measurement, Record
+from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, BenchRecord, Measurement
 from narkit.printing import print_line, print_table
 
 HEADER = (
@@ -35,7 +35,7 @@ KERNEL_HEADER = ("kernel", "µs per processor step", "share", "runs per processo
 MOST_KERNELS, LONGEST_NAME = 20, 70
 
 
-def print_record(console: Console, record: Record) -> None:
+def print_record(console: Console, record: BenchRecord) -> None:
     """All measurements by processor, then compilations, failures and circumstances."""
     for title, cells in _groups(record).items():
         print_table(console, HEADER, [_row(cell) for cell in cells], title)
@@ -49,7 +49,7 @@ def print_record(console: Console, record: Record) -> None:
         print_line(console, line, "dim")
 
 
-def _groups(record: Record) -> dict[str, list[Measurement]]:
+def _groups(record: BenchRecord) -> dict[str, list[Measurement]]:
     """The measurements by processor and implementation."""
     groups: dict[str, list[Measurement]] = {}
     for cell in record.cells:
@@ -57,7 +57,7 @@ def _groups(record: Record) -> dict[str, list[Measurement]]:
     return groups
 
 
-def _comparison_rows(record: Record) -> list[list[str]]:
+def _comparison_rows(record: BenchRecord) -> list[list[str]]:
     """narkit beside plain JAX, where one run measured both."""
     plain = {cell.place[1:]: cell for cell in record.cells if cell.implementation == PLAIN}
     rows = []
@@ -107,7 +107,7 @@ def _paths(paths: dict[str, str]) -> str:
     return ", ".join(f"{part}: {kind}" for part, kind in paths.items())
 
 
-def circumstances(record: Record) -> list[str]:
+def circumstances(record: BenchRecord) -> list[str]:
     """Where and with what it was measured, and what the columns mean."""
     peak = max((cell.peak_bytes for cell in record.cells if cell.peak_bytes is not None), default=None)
     memory = "the device does not report its peak memory" if peak is None else f"peak memory {peak / 1e9:.2f} GB"
@@ -127,7 +127,7 @@ def circumstances(record: Record) -> list[str]:
     return lines
 
 
-def as_markdown(record: Record) -> str:
+def as_markdown(record: BenchRecord) -> str:
     """The measurements as a Markdown page."""
     lines = ["# Speed of training steps", ""]
     for line in circumstances(record):
@@ -148,7 +148,7 @@ def as_markdown(record: Record) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _compilation_rows(record: Record) -> list[list[str]]:
+def _compilation_rows(record: BenchRecord) -> list[list[str]]:
     return [
         [
             each.processor, each.implementation, each.algorithm, str(each.programs), f"{each.seconds:.1f}",
@@ -158,7 +158,7 @@ def _compilation_rows(record: Record) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def _failure_lines(record: Record) -> list[str]:
+def _failure_lines(record: BenchRecord) -> list[str]:
     return [
         f"{failed.algorithm}, {failed.processor} ({failed.implementation}), {failed.where}: {failed.error}"
         for failed in record.failures

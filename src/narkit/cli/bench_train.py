@@ -69,7 +69,7 @@ def bench_train(
     """Measure training steps: kernels per processor step, times, compilations and memory."""
     import dataclasses
 
-    from narkit.bench.train import Options
+    from narkit.bench.train import BenchOptions
     from narkit.cli import bench_train_run as command
     from narkit.models.processors import PROCESSORS
     from narkit.training.presets import PRESETS
@@ -82,7 +82,7 @@ def bench_train(
         with plain_errors("--reference-python"):
             command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
         return
-    options = Options(
+    options = BenchOptions(
         algorithms=tuple(names),
         processors=tuple(processors),
         sizes=tuple(comma_separated_sizes(sizes)),

@@ -12,7 +12,7 @@ from rich.console import Console
 from narkit import machine
 from narkit.bench import profiling, train, train_reference, train_report
 from narkit.bench.compilation import Prepared
-from narkit.bench.train_record import DEFAULT_PRESET, Record
+from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord
 from narkit.bench.training_steps import load_plain_team
 from narkit.cli.choices import plain_errors
 from narkit.files import write_with_folder
@@ -38,7 +38,9 @@ class IncompatibleRecord(OSError):
     """A stored record cannot be continued or replaced by what was asked for."""
 
 
-def run(console: Console, options: train.Options, out: Path | None, append: bool, profile: Path | None) -> Record:
+def run(
+    console: Console, options: train.BenchOptions, out: Path | None, append: bool, profile: Path | None
+) -> BenchRecord:
     """Measures and prints; with `out` stores, with `profile` traces each network at its largest size, too."""
     if options.plain:
         with plain_errors("--plain"):
@@ -102,7 +104,7 @@ def _tell_where(console: Console, out: Path | None) -> None:
     print_line(console, text)
 
 
-def _start(options: train.Options, out: Path | None, append: bool) -> Record:
+def _start(options: train.BenchOptions, out: Path | None, append: bool) -> BenchRecord:
     """The record to fill: a new one, or what is stored already."""
     fresh = train.new_record(options)
     if out is None:
@@ -112,7 +114,7 @@ def _start(options: train.Options, out: Path | None, append: bool) -> Record:
     if not append or not path.exists():
         return fresh
     try:
-        known = Record.from_json(path.read_text())
+        known = BenchRecord.from_json(path.read_text())
     except (ValueError, KeyError, TypeError) as error:
         raise IncompatibleRecord(f"{path} cannot be continued: {error}; leave out --append to replace it") from None
     known.complete = False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from narkit.bench.train_record import NARKIT, Measurement, Record
+from narkit.bench.train_record import NARKIT, BenchRecord, Measurement
 from narkit.training.config import TrainConfig
 
 BENCHMARK_FILE = Path("benchmarks", "train.json")
@@ -71,7 +71,7 @@ def measured_costs(device: str | None) -> MeasuredCosts:
     shipped = Path(__file__).with_name("measured.json")
     for path in (BENCHMARK_FILE, Path(__file__).parents[3] / BENCHMARK_FILE, shipped):
         try:
-            record = Record.from_json(path.read_text())
+            record = BenchRecord.from_json(path.read_text())
         except (OSError, ValueError, KeyError, TypeError):
             continue
         shape = (record.hidden_size, record.batch_size, record.num_seeds)
@@ -81,7 +81,7 @@ def measured_costs(device: str | None) -> MeasuredCosts:
     return MeasuredCosts()
 
 
-def _read(record: Record) -> MeasuredCosts:
+def _read(record: BenchRecord) -> MeasuredCosts:
     cells = [cell for cell in record.cells if cell.implementation == NARKIT]
     memory: dict[tuple[str, str], int] = {}
     for cell in cells:

@@ -35,7 +35,7 @@ BETWEEN_STEPS = 2.0  # seconds between two reports of progress, where nothing bu
 
 
 @dataclass(frozen=True)
-class Assignment:
+class ClusterAssignment:
     """What a worker is to do: a cell, and how to run it."""
 
     cell: Cell
@@ -103,7 +103,7 @@ class MailboxObserver(SweepObserver):
 def run_assignment(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
     """The task of a cell. The assignment is unpickled here, since that may need the user's own code."""
     code.install()
-    assignment: Assignment = pickle.loads(pickled)
+    assignment: ClusterAssignment = pickle.loads(pickled)
     if (differs := difference(assignment.software, describe(gpus=False))) is not None:
         return Result(How.CANNOT_GO_ON, differs)
     _set_up(assignment)
@@ -117,7 +117,7 @@ def run_assignment(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
             return Result(How.CANNOT_GO_ON, f"{error} (on {platform.node()})")
 
 
-def _set_up(assignment: Assignment) -> None:
+def _set_up(assignment: ClusterAssignment) -> None:
     """Sets this process up for the cell. Nothing has used a device in it, or it has run such a cell before."""
     os.environ["NARKIT_COMMIT"] = assignment.commit  # the source files are the same, which was checked
     if not assignment.gpus:
@@ -127,7 +127,7 @@ def _set_up(assignment: Assignment) -> None:
     keep_compiled_programs()
 
 
-def _run(assignment: Assignment, directory: SweepDirectory, mailbox: Any, stop: Interruption) -> Result:
+def _run(assignment: ClusterAssignment, directory: SweepDirectory, mailbox: Any, stop: Interruption) -> Result:
     cell = assignment.cell
     storage = None if assignment.storage is None else Storage(assignment.storage, cell)
     if storage is not None:

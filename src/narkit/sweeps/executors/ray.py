@@ -22,7 +22,7 @@ from narkit import machine
 from narkit.sweeps.cells import Cell, Claim, State, SweepError
 from narkit.sweeps.executor import Context, Ended, Executor, How, Task
 from narkit.sweeps.executors import resources, software
-from narkit.sweeps.executors.cluster_worker import Assignment, Mailbox, Result, run_assignment
+from narkit.sweeps.executors.cluster_worker import ClusterAssignment, Mailbox, Result, run_assignment
 from narkit.sweeps.executors.resources import Request
 from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
@@ -234,7 +234,7 @@ class Ray(Executor):
 
     def _submit(self, submission: _Submission) -> None:
         request = self._request(submission.cell, submission.alone)
-        assignment = Assignment(
+        assignment = ClusterAssignment(
             *(
                 submission.cell,
                 self.options,
