@@ -14,8 +14,7 @@ from narkit.bench import profiling, train, train_reference, train_report
 from narkit.bench.compilation import Prepared
 from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord
 from narkit.bench.training_steps import load_plain_team
-from narkit.cli.choices import plain_errors
-from narkit.files import write_with_folder
+from narkit.cli.choices import plain_errors, store
 from narkit.printing import print_line
 
 SETTINGS = (
@@ -49,10 +48,7 @@ def run(
         record = _start(options, out, append)
 
     def save() -> None:
-        if out is not None:
-            with plain_errors("--out"):
-                write_with_folder(out.with_suffix(".json"), record.to_json())
-                write_with_folder(out.with_suffix(".md"), train_report.as_markdown(record))
+        store(out, record.to_json(), train_report.as_markdown(record))
 
     for prepared in train.measure(options, record, _tell, save):
         if profile is not None:
@@ -85,10 +81,7 @@ def compare(
             _refuse_other(out.with_suffix(".json"), settings | {"cpu": machine.cpu_model()})
     record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, _tell)
     train_reference.print_record(console, record)
-    if out is not None:
-        with plain_errors("--out"):
-            write_with_folder(out.with_suffix(".json"), train_reference.as_json(record))
-            write_with_folder(out.with_suffix(".md"), train_reference.as_markdown(record))
+    store(out, train_reference.as_json(record), train_reference.as_markdown(record))
     _tell_where(console, out)
 
 

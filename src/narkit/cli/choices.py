@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -90,3 +91,13 @@ def comma_separated_sizes(text: str) -> list[int]:
     if min(sizes) < 1:
         raise typer.BadParameter(f"expected sizes of at least 1, got {min(sizes)}")
     return sizes
+
+
+def store(out: Path | None, record: str, page: str) -> None:
+    """Writes what was measured to OUT.json and OUT.md, if --out was given."""
+    from narkit.files import write_with_folder
+
+    if out is not None:
+        with plain_errors("--out"):
+            write_with_folder(out.with_suffix(".json"), record)
+            write_with_folder(out.with_suffix(".md"), page)
