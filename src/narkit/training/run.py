@@ -22,7 +22,7 @@ from narkit.training.feed import MeasuredLengths
 from narkit.training.interruption import Interruption, interruption
 from narkit.training.record import Chosen, RunRecord
 from narkit.training.run_directory import MEASURED, TESTED, RunDirectory
-from narkit.training.trainer import StoppedTraining, Tested, TestScores, Trainer
+from narkit.training.trainer import Hooks, StoppedTraining, Tested, TestScores, Trainer
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy", "numba")
 
@@ -102,7 +102,7 @@ class _Run:
         self.config, self.directory, self.callbacks = trainer.config, directory, callbacks
         self.save_every, self.stop = save_every, stop
         self.trainer = trainer
-        trainer.tell(
+        trainer.hooks = Hooks(
             on_point=self._on_point,
             on_step=self._on_step,
             should_stop=lambda: bool(stop),

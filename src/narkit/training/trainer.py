@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -46,25 +47,30 @@ class StoppedTraining(Exception):
     """Raised inside a run when it was asked to stop; everything up to the step that it reached is in its state."""
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """What a trainer calls as it goes on, and how it is stopped.
+
+    `on_step` is called after every step that was handed to the device, `on_point` after every validation, `on_compile`
+    with the number of programs that are compiled and of all. `on_measured` is given what is known of the lengths of
+    trajectories. When `should_stop` says so, training ends after the current step with `StoppedTraining`.
+    """
+
+    on_point: Callable[[Trainer], None] = lambda trainer: None
+    on_step: Callable[[Trainer], None] = lambda trainer: None
+    should_stop: Callable[[], bool] = lambda: False
+    on_measured: Callable[[MeasuredLengths], None] = lambda measured: None
+    on_compile: Callable[[int, int], None] = lambda done, total: None
+
+
 class Trainer:
     """Trains all seeds of a configuration, step by step, and keeps what every selection rule chooses.
 
-    `on_step` is called after every step that was handed to the device, `on_point` after every validation.
-    `latest_loss` has, per seed, the loss of a step shortly before. When `should_stop` says so, training ends after the
-    step in hand with `StoppedTraining`.
+    `latest_loss` has, per seed, the loss of a step shortly before.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        *,
-        on_point: Callable[[Trainer], None] = lambda trainer: None,
-        on_step: Callable[[Trainer], None] = lambda trainer: None,
-        should_stop: Callable[[], bool] = lambda: False,
-        threads: int = 4,
-        devices: int = 1,
-    ):
-        self.config = config
+    def __init__(self, config: TrainConfig, *, hooks: Hooks | None = None, threads: int = 4, devices: int = 1):
+        self.config, self.hooks = config, hooks or Hooks()
         self.programs = Programs(config, devices)
         self.feed = Feed(config, self.programs.placed)
         self.progress = Progress(skipped=[[] for _ in config.seeds])
@@ -73,26 +79,12 @@ class Trainer:
         self.latest_loss = np.full(len(config.seeds), np.nan)
         self._threads = threads
         self._prepared = False
-        self.tell(on_point=on_point, on_step=on_step, should_stop=should_stop)
         self._validation_sets: dict[str, list[EvaluationSet]] = {}
         self._losses: list[np.ndarray] = []  # of the steps since the last validation
         self._in_flight: deque[jax.Array] = deque()  # losses of the steps that the device may not have done yet
         self._clock: float | None = None  # when the training began that is not counted yet
         self._largest_batch = 0  # bytes
         self._separators: list[jax.Array] = []  # which keep blocks of memory for batches
-
-    def tell(
-        self,
-        *,
-        on_point: Callable[[Trainer], None],
-        on_step: Callable[[Trainer], None],
-        should_stop: Callable[[], bool],
-        on_measured: Callable[[MeasuredLengths], None] = lambda measured: None,
-        on_compile: Callable[[int, int], None] = lambda done, total: None,
-    ) -> None:
-        """Sets the functions that are called as training goes on, and the one that says whether to stop."""
-        self._on_point, self._on_step, self._should_stop = on_point, on_step, should_stop
-        self._on_measured, self._on_compile = on_measured, on_compile
 
     @property
     def finished(self) -> bool:
@@ -134,7 +126,7 @@ class Trainer:
         if self._prepared:
             return
         start = time.perf_counter()
-        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, self._on_measured)
+        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, self.hooks.on_measured)
         self._validation_sets = {
             validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
@@ -163,17 +155,17 @@ class Trainer:
     def _compile(self, jobs: list[Callable[[], Any]]) -> None:
         """Runs all jobs, several at a time. When it is to stop, it does not wait for those that still run."""
         pool = ThreadPoolExecutor(max(1, self._threads), thread_name_prefix=COMPILING)
-        self._on_compile(0, len(jobs))
+        self.hooks.on_compile(0, len(jobs))
         try:
             waiting = {pool.submit(job) for job in jobs}
             while waiting:
-                if self._should_stop():
+                if self.hooks.should_stop():
                     raise StoppedTraining
                 done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
                 if done:
-                    self._on_compile(len(jobs) - len(waiting), len(jobs))
+                    self.hooks.on_compile(len(jobs) - len(waiting), len(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -184,7 +176,7 @@ class Trainer:
         with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as batches:
             self._clock = time.perf_counter()
             while not self.finished:
-                if self._should_stop():
+                if self.hooks.should_stop():
                     self._wait_for_device()
                     raise StoppedTraining
                 asked = time.perf_counter()
@@ -195,7 +187,7 @@ class Trainer:
                 self.progress.step += 1
                 in_flight.append(loss)
                 self._take_losses(but=IN_FLIGHT)
-                self._on_step(self)
+                self.hooks.on_step(self)
                 if self._is_validated(self.progress.step):
                     self._wait_for_device()
                     self._validate()
@@ -237,7 +229,7 @@ class Trainer:
         ]
         self.progress.curve.append(Point(self.progress.step, train_loss.tolist(), *measured))
         self.progress.timings.validating += time.perf_counter() - began
-        self._on_point(self)
+        self.hooks.on_point(self)
 
     def _validated(self, parameters: Parameters) -> Validated:
         """The scores and losses of all sets; with several algorithms, the mean over them."""
@@ -296,7 +288,7 @@ class Trainer:
         return results
 
     def _stop_if_asked(self) -> None:
-        if self._should_stop():
+        if self.hooks.should_stop():
             raise StoppedTraining
 
     def _validation_set(self, name: str, validation: Validation) -> EvaluationSet:
