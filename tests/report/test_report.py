@@ -293,7 +293,7 @@ def test_a_table_with_many_systems_is_shown_in_parts() -> None:
     shown = parts(table)
     assert [len(part.headings) for part in shown] == [9, 9, 3]  # of 212 letters; no system is torn apart
     assert [heading for part in shown for heading in part.headings] == headings
-    assert [cell for part in shown for cell in part.rows[0].cells] == table.rows[0].cells
+    assert [cell for part in shown for cell in part.rows[0].entries] == table.rows[0].entries
     assert parts(shown[0]) == [shown[0]]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from narkit.bench.train_record import NARKIT, BenchRecord, Measurement
 from narkit.training.config import TrainConfig
 
 BENCHMARK_FILE = Path("benchmarks", "train.json")
+SHIPPED = (Path(__file__).parents[3] / BENCHMARK_FILE, Path(__file__).with_name("measured.json"))
 HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS = 128, 32, 5  # what costs are given for
 
 
@@ -68,17 +70,19 @@ def measured_costs(device: str | None) -> MeasuredCosts:
 
     For None the device does not matter.
     """
-    shipped = Path(__file__).with_name("measured.json")
-    for path in (BENCHMARK_FILE, Path(__file__).parents[3] / BENCHMARK_FILE, shipped):
-        try:
-            record = BenchRecord.from_json(path.read_text())
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+    for record in bench_records(BENCHMARK_FILE, *SHIPPED):
         shape = (record.hidden_size, record.batch_size, record.num_seeds)
         measured_on = record.cpu if record.backend == "cpu" else record.device  # a GPU's host was not measured
         if device in (None, measured_on) and shape == (HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS):
             return _read(record)
     return MeasuredCosts()
+
+
+def bench_records(*paths: Path) -> Iterator[BenchRecord]:
+    """The records of `narkit bench train` among some files; others are passed over."""
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            yield BenchRecord.from_json(path.read_text())
 
 
 def _read(record: BenchRecord) -> MeasuredCosts:
