@@ -208,8 +208,8 @@ def print_one(console: Console, entry: dict[str, Any]) -> None:
         table.add_row(key)
         for name, part in value.items():
             probe = isinstance(part, dict) and "meaning" in part
-            told = f"{part['meaning']} ({part['location']}, {part['kind']})" if probe else _short(part)
-            table.add_row(Text(f"  {name}"), Text(told))
+            described = f"{part['meaning']} ({part['location']}, {part['kind']})" if probe else _short(part)
+            table.add_row(Text(f"  {name}"), Text(described))
     console.print(table)
 
 

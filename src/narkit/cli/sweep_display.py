@@ -35,7 +35,7 @@ class _Running:
     """A cell that runs, as the table shows it."""
 
     began: float
-    told: float
+    printed_at: float
     progress: CellProgress | None = None
     entered: float = 0.0  # its phase
     first_step: int = 0
@@ -92,12 +92,12 @@ class SweepDisplay(SweepObserver):
         enters = running.progress is None or running.progress.phase != progress.phase
         running.progress = progress
         if enters:
-            running.entered = running.told = now
+            running.entered = running.printed_at = now
             running.first_step = progress.step
         if not self._is_live and enters:
             self.say(f"{cell.name} {progress.phase}")
-        elif not self._is_live and now - running.told >= EVERY:
-            running.told = now
+        elif not self._is_live and now - running.printed_at >= EVERY:
+            running.printed_at = now
             self.say(f"{cell.name} {_state(running)}")
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:

@@ -117,28 +117,28 @@ class _Reporter(Callback):
 
     def __init__(self, cell: Cell, observer: SweepObserver, training: Callable[[], None]):
         self._cell, self._observer, self._training = cell, observer, training
-        self._told = 0.0
+        self._reported_at = 0.0
 
     def on_prepare(self, trainer: Trainer) -> None:
-        self._tell("compiling", trainer)
+        self._report("compiling", trainer)
 
     def on_start(self, trainer: Trainer) -> None:
-        self._tell("training", trainer)
+        self._report("training", trainer)
         self._training()
 
     def on_step(self, trainer: Trainer) -> None:
-        if time.monotonic() - self._told >= BETWEEN_STEPS:
-            self._tell("training", trainer)
+        if time.monotonic() - self._reported_at >= BETWEEN_STEPS:
+            self._report("training", trainer)
 
     def on_point(self, trainer: Trainer, point: Point) -> None:
-        self._tell("training", trainer)
+        self._report("training", trainer)
 
     def on_test(self, trainer: Trainer) -> None:
-        self._tell("testing", trainer)
+        self._report("testing", trainer)
         self._training()
 
-    def _tell(self, phase: str, trainer: Trainer) -> None:
-        self._told = time.monotonic()
+    def _report(self, phase: str, trainer: Trainer) -> None:
+        self._reported_at = time.monotonic()
         self._observer.cell_progress(self._cell, progress_of(trainer, phase))
 
 

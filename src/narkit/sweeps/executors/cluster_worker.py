@@ -81,7 +81,7 @@ class MailboxObserver(SweepObserver):
     def __init__(self, mailbox: Any, run: Path, storage: Storage | None):
         self._mailbox, self._run, self._storage = mailbox, run, storage
         self._last: CellProgress | None = None
-        self._told = 0.0
+        self._sent_at = 0.0
         self.failure = ""  # in one line
 
     def cell_failed(self, cell: Cell, error: str) -> None:
@@ -95,8 +95,8 @@ class MailboxObserver(SweepObserver):
             self._storage.push(self._run)
         last, self._last = self._last, progress
         is_news = last is None or (last.phase, last.scores) != (progress.phase, progress.scores)
-        if is_news or time.monotonic() - self._told >= BETWEEN_STEPS:
-            self._told = time.monotonic()
+        if is_news or time.monotonic() - self._sent_at >= BETWEEN_STEPS:
+            self._sent_at = time.monotonic()
             self._mailbox.post.remote(cell.name, "cell_progress", (progress,))
 
 
