@@ -123,9 +123,9 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """A setting as one would type it; validation sets by name and size."""
+    """A setting as one would type it; rules by name, validation sets by name and size."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "+".join(f"{each['name']}(n={each['size']})" for each in value)
+        return "+".join(each["name"] + (f"(n={each['size']})" if "size" in each else "") for each in value)
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
