@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from narkit.report import paper
-from narkit.report.grid import Grid
+from narkit.report.grid import Grid, average
 from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
 from narkit.report.published import summary
 from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown, text
@@ -72,11 +72,35 @@ def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
     if len(complete) > 1:
         best = max(complete, key=complete.__getitem__)
         sentences.append(f"Found: {best} is best, with {complete[best]:.2f}.")
+    sentences += [_so_far(grid, column, best) for column in columns for best in _best_on(grid, column, columns)]
     if reached:
         sentences.append(f"Reproduced, or better: {', '.join(reached)}.")
     if missed:
         sentences.append(f"Not reproduced: {', '.join(missed)}.")
     return [" ".join(sentences)]
+
+
+def _best_on(grid: Grid, partial: System, columns: Sequence[System]) -> list[System]:
+    """Of a column that is not complete yet: the complete one that is best on its algorithms, if there is one."""
+    names = list(grid.column(partial).runs)
+    if not names or grid.column(partial).average() is not None:
+        return []
+    complete = [column for column in columns if grid.column(column).average() is not None]
+    return sorted(complete, key=lambda column: -_mean_over(grid, column, names))[:1]
+
+
+def _so_far(grid: Grid, partial: System, best: System) -> str:
+    names = list(grid.column(partial).runs)
+    ours, theirs = (f"{_mean_over(grid, column, names):.2f}" for column in (partial, best))
+    return (
+        f"So far {partial.title} has {ours} on average over the {len(names)} algorithms that it was run on, where "
+        f"{best.title}, the best of the others there, has {theirs}."
+    )
+
+
+def _mean_over(grid: Grid, column: System, names: Sequence[str]) -> float:
+    runs = grid.column(column).runs
+    return average([runs[name] for name in names]).mean
 
 
 def results_part(grid: Grid) -> str:

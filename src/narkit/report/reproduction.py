@@ -7,6 +7,7 @@ distance in units of both spreads together, sqrt(s_paper^2 + s_ours^2), is there
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from collections.abc import Iterable, Sequence
@@ -72,7 +73,12 @@ def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
 
 
 def reproduction_part(grid: Grid) -> str:
-    """The generated part of `docs/reproduction.md`."""
+    """The generated part of `docs/reproduction.md`: of the systems that are trained by the published protocols."""
+    presets = {system.preset for system in grid.systems if system.published}
+    systems = tuple(system for system in grid.systems if system.preset in presets)
+    kept = {system.training for system in systems}
+    cells = {place: record for place, record in grid.cells.items() if place[0] in kept}
+    grid = dataclasses.replace(grid, systems=systems, cells=cells)
     parts = [origin(grid), "", *(f"- {line}" for line in remarks(grid))]
     parts += [""] if remarks(grid) else []
     for column in grid.columns:
