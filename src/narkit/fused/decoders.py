@@ -7,6 +7,7 @@ pointer is scored by is never written, and neither are probabilities that are on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,11 +22,19 @@ from narkit.fused.value_decoders import FusedEdgeDecoders, RowReadout, row_value
 from narkit.loops.deferred_gradients import SAVED, stack_cotangent
 from narkit.models.bound_decoders import Probes, decoded_together, logits_by_probe
 from narkit.models.decoders import Decoders
+from narkit.models.edge_pointers import BoundEdgePointerDecoder, Pointers
 from narkit.models.features import Bases, Scalars
 from narkit.models.feedback import Feedback
 from narkit.models.merged_linears import MergedLinears, merge
 from narkit.models.value_decoders import GraphDecoders
 from narkit.spec import Spec
+
+
+class WholePointers(NamedTuple):
+    """What a step reads of edge pointers that are read whole, and the attention through which they are followed."""
+
+    pointers: Pointers
+    attention: Float[Array, "batch node node node"] | None
 
 
 class FusedDecoders(eqx.Module):
@@ -37,6 +46,7 @@ class FusedDecoders(eqx.Module):
     pointers: tuple[FusedPointerDecoder | None, ...]  # of probes that point from nodes or edges
     edges: FusedEdgeDecoders  # of other probes of edges
     graph: GraphDecoders | RowReadout
+    edge_pointers: tuple[BoundEdgePointerDecoder | None, ...]  # what logits of edge pointers get that are read whole
 
     @property
     def decoded_together(self) -> tuple[str, ...]:
@@ -48,6 +58,7 @@ class FusedDecoders(eqx.Module):
         hidden: Float[Array, "batch node hidden"],
         next_hidden: Float[Array, "batch node hidden"],
         edge_latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
+        whole: WholePointers,
         *,
         soften: bool = False,
     ) -> tuple[dict[str, Array], Feedback]:
@@ -67,7 +78,11 @@ class FusedDecoders(eqx.Module):
         def from_pointer(i: int) -> Array:
             decoder = self.pointers[i]
             assert decoder is not None
-            logits, softened = decoder(nodes, edges, soften)
+            further = self.edge_pointers[i]
+            logits, softened = decoder(nodes, edges, soften and further is None)
+            if further is not None:
+                of_nodes, of_edges = (scalars.node, hidden, next_hidden), (edges.scalars, *edges.latents)
+                logits = logits + further(of_nodes, of_edges, whole.pointers, whole.attention)
             if softened is not None:
                 of_pointers[self.probes[i][0]] = softened
             return logits
@@ -112,6 +127,12 @@ def bind_decoders(
         pointers=tuple(pointers),
         edges=FusedEdgeDecoders(decoders.on_edges(spec, bases), kinds, decoders.num_pointer_columns),
         graph=graph,
+        edge_pointers=tuple(
+            None
+            if decoder.edge_pointer is None
+            else decoder.edge_pointer.bind(bases, decoders.hidden_size, decoders.latent_sizes)
+            for decoder in decoders.by_probe.values()
+        ),
     )
 
 

@@ -208,6 +208,8 @@ class OfFeatures(NamedTuple):
     features: Float[Array, "sample node node feature"]
     values_of_jk: bool
     scale: float  # of the logits
+    # Where others read the attention's weights, and add to its logits, behind their scale: gradients of the weights.
+    d_weights: Float[Array, "sample node node node"] | None = None
 
 
 def _attention_backward_bytes(num_nodes: int, num_scalars: int, group: int, of_features: OfFeatures | None) -> int:
@@ -238,8 +240,9 @@ def attention_backward(
     d_mixed: Array,
     slope: float,
     of_features: OfFeatures | None = None,
-) -> tuple[list[Array], Array, Attention]:
-    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, and of E1, E2, E3 and a.
+) -> tuple[list[Array], Array, Attention, Array | None]:
+    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, of E1, E2, E3 and a, and of what others
+    have added to the logits, if they have.
 
     `d_mixed` are gradients of mixed scalars and, behind those, their inner products with these; or of all features that
     latents are made of.
@@ -249,35 +252,39 @@ def attention_backward(
     fours = -(-n // 4)
     parts = min(fours, MOST_PARTS)
     group = 8 if num_scalars > 8 else 16
+    if _attention_backward_bytes(n, num_scalars, group, of_features) > launch.shared_bytes_of_a_block():
+        group = 4
     if of_features is not None and _attention_backward_bytes(n, num_scalars, 16, of_features) <= ROOM_FOR_TWO:
         group = 16 if launch.shared_bytes_of_a_block() >= ROOM_FOR_TWO else group
     shared = _attention_backward_bytes(n, num_scalars, group, of_features)
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
     macros |= {"PARTS": parts, "SHARED_BYTES": shared, "GROUP": group, "FEATURES": 0}
-    rows_read, features = (*ROWS_READ, (4, "TIMED_record")), []
+    rows_read, features, d_weights = (*ROWS_READ, (4, "TIMED_record")), [], []
     if of_features is not None:
         features = [of_features.features]
         macros |= {"FEATURES": d_mixed.shape[-1], "VALUES_OF_JK": int(of_features.values_of_jk)}
-        macros |= {"SCALE": float(of_features.scale)}
+        d_weights = [] if of_features.d_weights is None else [of_features.d_weights]
+        macros |= {"SCALE": float(of_features.scale), "ADDED": len(d_weights)}
         rows_read += ((5, "TIMED_features"),)
     rows_in_stacks = (rows_read, ((4, "TIMED_small"),))
     kernel = Kernel(
         "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), shared,
         *rows_in_stacks,
     )  # fmt: skip
-    d_i, d_j, d_k, d_scalars, small = kernel(
-        terms, scalars, *attention, record, *features, d_mixed,
+    d_i, d_j, d_k, d_scalars, small, *d_added = kernel(
+        terms, scalars, *attention, record, *features, d_mixed, *d_weights,
         outputs=[
             ((samples, n, H), jnp.float32),
             ((samples, parts, n, H), jnp.float32),
             ((samples, parts, n, H), jnp.float32),
             ((samples, 2 + parts, n, n, num_scalars), jnp.float32),
             ((samples, parts, 3 * num_scalars + 1, H), jnp.float32),
+            *[((samples, n, n, n), jnp.float32)] * len(d_weights),
         ],
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_attention = Attention(small[:-1].reshape(3, num_scalars, H), small[-1])
-    return [d_i, d_j.sum(1), d_k.sum(1)], d_scalars.sum(1), d_attention
+    return [d_i, d_j.sum(1), d_k.sum(1)], d_scalars.sum(1), d_attention, d_added[0] if d_added else None
 
 
 def forward(
@@ -371,7 +378,7 @@ def backward(
     elif weights.attention is None:
         d_attention, d_scalars = None, out.mixed[..., :-1]
     else:
-        d_nodes, d_scalars, d_attention = attention_backward(
+        d_nodes, d_scalars, d_attention, _ = attention_backward(
             terms, scalars, weights.attention, saved.record, out.mixed, options.slope
         )
         d_terms = [*d_nodes, *d_terms]

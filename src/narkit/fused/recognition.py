@@ -27,6 +27,7 @@ from narkit.fused.processors import (
 from narkit.fused.triplet_messages import FEATURES as NUM_MAXIMA
 from narkit.fused.weights import HIDDEN_SIZE
 from narkit.models.decoders import Decoder, Decoders
+from narkit.models.edge_pointers import EdgePointerDecoder
 from narkit.models.encoders import Encoders
 from narkit.models.features import Bases
 from narkit.models.layers import LayerNorm, Linear
@@ -60,11 +61,12 @@ ATTENTION_OPTIONS = (
 KNOWN_FIELDS: dict[type, set[str]] = {
     Reasoner: {
         "encoders", "output_decoders", "hint_decoders", "processor", "algorithms", "hidden_size", "hints",
-        "processor_name", "processor_options", "interfaces",
+        "processor_name", "processor_options", "interfaces", "attention_terms",
     },
-    Encoders: {"linears", "hidden_size"},
+    Encoders: {"linears", "hidden_size", "pointed_at"},
     Decoders: {"by_probe", "hidden_size", "latent_size"},
-    Decoder: {"on_nodes", "on_edges", "on_pooled", "on_graph", "score"},
+    Decoder: {"on_nodes", "on_edges", "on_pooled", "on_graph", "score", "edge_pointer"},
+    EdgePointerDecoder: {"query_nodes", "query_edge", "keys", "read", "attends"},
     Linear: {"weight", "bias"},
     LayerNorm: {"scale", "offset"},
     MessagePassing: {
@@ -131,23 +133,26 @@ def check_attention(layer: TripletEdgeAttention, *, rectified: bool, inside: boo
 BindProcessor = Callable[[Any, Bases], FusedProcessor]
 
 
-def recognise_processor(processor: Processor) -> tuple[BindProcessor, str]:
-    """What binds a processor, and which of its parts run by plain formulas and why; "" if none do."""
+def recognise_processor(processor: Processor, told: bool = False) -> tuple[BindProcessor, str]:
+    """What binds a processor, and which of its parts run by plain formulas and why; "" if none do.
+
+    `told` says that its attention is told of edge pointers, and gives its weights to decoders.
+    """
     try:
         _check_class(processor)
         _check_fields(processor)
         if isinstance(processor, TEAM):
-            return _recognise_team(processor)
+            return _recognise_team(processor, told)
         return _recognise_message_passing(processor)
     except Refusal as refusal:
         return _bind_plain, str(refusal)
 
 
-def processor_binder(processor: Processor) -> BindProcessor:
-    return recognise_processor(processor)[0]
+def processor_binder(processor: Processor, told: bool = False) -> BindProcessor:
+    return recognise_processor(processor, told)[0]
 
 
-def _recognise_team(processor: TEAM) -> tuple[BindProcessor, str]:
+def _recognise_team(processor: TEAM, told: bool) -> tuple[BindProcessor, str]:
     layer = processor.attention
     check_attention(layer, rectified=True, inside=True)
     _check_formulas("team")
@@ -155,7 +160,7 @@ def _recognise_team(processor: TEAM) -> tuple[BindProcessor, str]:
         width = layer.maxima.out.weight.shape[0]
         raise Refusal(f"the kernels are written for {NUM_MAXIMA} maxima per edge, not {width}")
     has_options = any(_is_on(getattr(layer, name)) for name in ATTENTION_OPTIONS)
-    if has_options or processor.message_passing.from_means is not None or processor.latent_size:
+    if told or has_options or processor.message_passing.from_means is not None or processor.latent_size:
         if layer.norm is not None and processor.latent_size:
             raise Refusal("latents behind a LayerNorm that decoders read have no kernels")
         return bind_team_with_options, ""
