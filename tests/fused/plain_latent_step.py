@@ -93,9 +93,7 @@ def draw(seeds: int, samples: int, case: Case) -> tuple[Problem, Any]:
         ),
         added=normal(samples, n, n, n) if case.added else None,
     )  # fmt: skip
-    d_made = Made(
-        normal(samples, n, n, case.num_features), normal(samples, n, n, n, scale=3.0) if case.added else None
-    )
+    d_made = Made(normal(samples, n, n, case.num_features), normal(samples, n, n, n, scale=3.0) if case.added else None)
     return problem, (normal(samples, n, H), d_made)
 
 
@@ -110,8 +108,9 @@ def fused(case: Case, problem: Problem) -> tuple[Array, Made]:
 def chosen_senders(case: Case, problem: Problem) -> Array:
     """Whose message the kernels found to be the highest, for every receiver and feature."""
     given = (problem.terms, problem.scalars, problem.features, case.options.features, problem.added)
+    features = latent_features.forward(*given).features
     weights = MessageWeights.of(*problem.message)
-    return messages.forward_saving(problem.terms, latent_features.forward(*given).features, weights, case.options.messages).best
+    return messages.forward_saving(problem.terms, features, weights, case.options.messages).best
 
 
 def plain_features(case: Case, terms: Array, s: Array, weights: FeatureWeights, added: Array | None) -> Made:

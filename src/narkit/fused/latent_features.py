@@ -6,8 +6,9 @@ With Triplet Edge Attention over the scalars s of edges and, beside it, narrow m
     alpha_ijk = softmax_k(logit_ijk)
     c_ij      = [sum_k alpha_ijk s_ik || sum_k alpha_ijk s_jk || s_ij || max_k m_ijk]
 
-of which all but the first are optional, as is what is added to logits, and m has 8 features (see `triplet_messages`, which finds the maxima with other
-names for nodes). Latents are `ReLU(c C + v)`: they are made by their readers, the messages and the decoders.
+of which all but the first are optional, as is what is added to logits, and m has 8 features (see `triplet_messages`,
+which finds the maxima with other names for nodes). Latents are `ReLU(c C + v)`: they are made by their readers, the
+messages and the decoders.
 
 The scalars of an edge are those of both its directions, `[s_ij || s_ji]`, where anything reads both. So
 s_ji is s_ij with its halves exchanged.
