@@ -7,7 +7,6 @@ pointer is scored by is never written, and neither are probabilities that are on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,22 +18,15 @@ from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.pointer_decoders import FusedPointerDecoder
 from narkit.fused.value_decoders import FusedEdgeDecoders, RowReadout, row_values
+from narkit.fused.whole_pointers import FusedEdgePointerDecoder, WholePointers
 from narkit.loops.deferred_gradients import SAVED, stack_cotangent
 from narkit.models.bound_decoders import Probes, decoded_together, logits_by_probe
 from narkit.models.decoders import Decoders
-from narkit.models.edge_pointers import BoundEdgePointerDecoder, Pointers
 from narkit.models.features import Bases, Scalars
 from narkit.models.feedback import Feedback
 from narkit.models.merged_linears import MergedLinears, merge
 from narkit.models.value_decoders import GraphDecoders
 from narkit.spec import Spec
-
-
-class WholePointers(NamedTuple):
-    """What a step reads of edge pointers that are read whole, and the attention through which they are followed."""
-
-    pointers: Pointers
-    attention: Float[Array, "batch node node node"] | None
 
 
 class FusedDecoders(eqx.Module):
@@ -46,7 +38,7 @@ class FusedDecoders(eqx.Module):
     pointers: tuple[FusedPointerDecoder | None, ...]  # of probes that point from nodes or edges
     edges: FusedEdgeDecoders  # of other probes of edges
     graph: GraphDecoders | RowReadout
-    edge_pointers: tuple[BoundEdgePointerDecoder | None, ...]  # what logits of edge pointers get that are read whole
+    edge_pointers: tuple[FusedEdgePointerDecoder | None, ...]  # what logits of edge pointers get that are read whole
 
     @property
     def decoded_together(self) -> tuple[str, ...]:
@@ -79,10 +71,11 @@ class FusedDecoders(eqx.Module):
             decoder = self.pointers[i]
             assert decoder is not None
             further = self.edge_pointers[i]
-            logits, softened = decoder(nodes, edges, soften and further is None)
-            if further is not None:
-                of_nodes, of_edges = (scalars.node, hidden, next_hidden), (edges.scalars, *edges.latents)
-                logits = logits + further(of_nodes, of_edges, whole.pointers, whole.attention)
+            if further is not None:  # what is fed back is made of the sum of both
+                usual, others = further.read_edges(edges)
+                logits, _ = decoder(nodes, edges, soften=False, of_edges=usual)
+                return logits + further(scalars.rows, (hidden, next_hidden), others, whole)
+            logits, softened = decoder(nodes, edges, soften)
             if softened is not None:
                 of_pointers[self.probes[i][0]] = softened
             return logits
@@ -128,9 +121,7 @@ def bind_decoders(
         edges=FusedEdgeDecoders(decoders.on_edges(spec, bases), kinds, decoders.num_pointer_columns),
         graph=graph,
         edge_pointers=tuple(
-            None
-            if decoder.edge_pointer is None
-            else decoder.edge_pointer.bind(bases, decoders.hidden_size, decoders.latent_sizes)
+            FusedEdgePointerDecoder.of(decoder, bases, decoders.hidden_size, decoders.latent_sizes)
             for decoder in decoders.by_probe.values()
         ),
     )

@@ -9,13 +9,14 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.bases import bind_together
-from narkit.fused.decoders import FusedDecoders, WholePointers, bind_decoders
+from narkit.fused.decoders import FusedDecoders, bind_decoders
 from narkit.fused.loop import FUSED_LOOP
 from narkit.fused.processors import FusedProcessor
 from narkit.fused.recognition import processor_binder
+from narkit.fused.whole_pointers import WholePointers, scalars_of, terms_of_logits
 from narkit.loops.backend import Backend
 from narkit.loops.deferred_gradients import SAVED
-from narkit.models.edge_pointers import Pointer, attention_terms
+from narkit.models.edge_pointers import Pointer
 from narkit.models.encoders import Reading, row_columns
 from narkit.models.features import Bases
 from narkit.models.feedback import Feedback
@@ -42,7 +43,7 @@ class FusedReasoner(BoundNetwork):
     def step(
         self, reading: Reading, hidden: Float[Array, "batch node hidden"], *, soften: bool = False
     ) -> tuple[LastStep, dict[str, Array], Feedback]:
-        scalars = reading.scalars(self.num_node_scalars, self.whole)
+        scalars = scalars_of(reading, self.num_node_scalars, self.whole)
         # The kernels backward read them again.
         scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
         connected = reading.adjacency(self.spec)
@@ -70,7 +71,7 @@ class FusedReasoner(BoundNetwork):
 
     def _to_logits(self, pointers: dict[str, Pointer]) -> Pointer | None:
         """What the logits of the processor's attention get of edge pointers."""
-        return None if self.attention_terms is None else attention_terms(self.attention_terms, pointers)
+        return None if self.attention_terms is None else terms_of_logits(self.attention_terms, pointers)
 
 
 def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
