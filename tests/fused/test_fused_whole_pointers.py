@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import narkit
-from narkit.fused import accelerate, availability
+from narkit.fused import accelerate, availability, launch
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 from narkit.models.unrolling import DEFAULT_UNROLLING, Unrolling
@@ -89,6 +89,17 @@ def test_kernels_run_once_per_step_and_direction() -> None:
     assert kernels_of(back) == {f"{name}_backward": 1 for name in names}
     made = [var.aval.shape for eqn in (*forth, *back) for var in eqn.outvars]
     assert not [shape for shape in made if shape[-4:] == (4, 4, 4, 128)]
+
+
+def test_a_gpu_without_room_runs_the_processor_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have many scalars per edge; consumer GPUs give a block 99 kB of shared memory."""
+    reasoner = eqx.filter_eval_shape(lambda: network("floyd_warshall", "team_plus"))
+    monkeypatch.setattr(launch, "shared_bytes_of_a_block", lambda: 99 * 1024)
+    with availability.use("fused"):
+        found = accelerate(reasoner)
+        bound = eqx.filter_eval_shape(lambda r: found.form(r, "floyd_warshall"), reasoner)
+    assert found.plain == {"processor": "this GPU has no room for the attention over edges with 32 scalars"}
+    assert type(bound.processor).__name__ == "PlainProcessor"
 
 
 def test_the_plain_mode_is_plain() -> None:

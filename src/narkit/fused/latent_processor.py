@@ -26,6 +26,11 @@ from narkit.models.processors.team import TEAM
 from narkit.models.triplet_edge_attention import REFERENCE_SIZE, Reads, Scale, TripletEdgeAttention
 
 
+def reads_both_directions(layer: TripletEdgeAttention) -> bool:
+    """Whether an option reads edges in both directions, whose scalars then are twice as many."""
+    return layer.both_directions or layer.values_of_kj or layer.maxima is not None
+
+
 def bind_team_with_options(processor: TEAM, bases: Bases) -> FusedProcessor:
     return FusedLatentStep.of(processor, bases)
 
@@ -169,7 +174,7 @@ class FusedLatentStep(FusedProcessor):
         to_messages = message_passing.edge.weight
         if layer.norm is not None:
             to_messages = layer.norm.scale[:, None] * to_messages
-        two_ways = layer.both_directions or layer.values_of_kj or layer.maxima is not None
+        two_ways = reads_both_directions(layer)
         maps = _EdgeMaps.of(layer, bases.edge)
         value = [pair.directions(two_ways) for pair in (*maps.values, *maps.residual)]
         value_offset = sum((pair.offset for pair in (*maps.values[1:], *maps.residual)), maps.values[0].offset)

@@ -12,7 +12,7 @@ from narkit.fused.bases import bind_together
 from narkit.fused.decoders import FusedDecoders, bind_decoders
 from narkit.fused.loop import FUSED_LOOP
 from narkit.fused.processors import FusedProcessor
-from narkit.fused.recognition import processor_binder
+from narkit.fused.recognition import Place, processor_binder
 from narkit.fused.whole_pointers import WholePointers, scalars_of, terms_of_logits
 from narkit.loops.backend import Backend
 from narkit.loops.deferred_gradients import SAVED
@@ -81,8 +81,7 @@ def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
     encoders = reasoner.encoders[algorithm]
     # Where hints are read again, they go from their decoders straight into the rows of the next step.
     columns = row_columns(spec, tuple(encoders.linears)) if reasoner.hints is Hints.ENCODED else None
-    told = (reasoner.attention_terms or {}).get(algorithm)
-    bind_processor = processor_binder(reasoner.processor, told=told is not None)
+    bind_processor = processor_binder(reasoner.processor, Place.of(reasoner, algorithm))
 
     def bind_all(bases: Bases) -> FusedReasoner:
         return FusedReasoner(
@@ -93,7 +92,7 @@ def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
             output_decoders=bind_decoders(reasoner.output_decoders[algorithm], spec, bases),
             hint_decoders=bind_decoders(reasoner.hint_decoders[algorithm], spec, bases, columns),
             whole=encoders.whole,
-            attention_terms=told,
+            attention_terms=(reasoner.attention_terms or {}).get(algorithm),
         )
 
     return bind_together(bind_all, encoders.bases(spec))
