@@ -52,8 +52,8 @@ def _views(pointer: Pointer) -> list[Pointer]:
 
 @jax.custom_vjp
 def _terms(weights: Float[Array, " 3"], pointer: Pointer) -> Pointer:
-    first, *rest = (weight * view for weight, view in zip(weights, _views(pointer), strict=True))
-    return sum(rest, first)
+    straight, swapped, reverse = _views(pointer)
+    return weights[0] * straight + weights[1] * swapped + weights[2] * reverse
 
 
 def _terms_forward(weights: Array, pointer: Array) -> tuple[Array, tuple[Array, Array]]:
