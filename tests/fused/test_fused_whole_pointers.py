@@ -26,9 +26,16 @@ SIZES = [4, 5, 7, 11, 13, 16]
 
 
 def losses(
-    algorithm: str, size: int, processor: str = "team_plus", options: Unrolling = DEFAULT_UNROLLING
+    algorithm: str,
+    size: int,
+    processor: str = "team_plus",
+    options: Unrolling = DEFAULT_UNROLLING,
+    first_length: int | None = None,
 ) -> tuple[narkit.Reasoner, Any]:
+    """A network and its loss, as a function of it; the first sample of the batch may be over before the others."""
     batch = DeviceBatch.of(narkit.sample(algorithm, size=size, batch_size=2, seed=9))
+    if first_length is not None:
+        batch = eqx.tree_at(lambda batch: batch.lengths, batch, batch.lengths.at[0].set(first_length))
     reasoner = network(algorithm, processor)
     return reasoner, lambda network: objective.loss(
         network, batch, key=jax.random.key(1), options=options, bind=accelerate(network, options).form
@@ -67,6 +74,12 @@ def test_team_without_options() -> None:
 @pytest.mark.parametrize("options", [Unrolling(hint_gradient=0.5), Unrolling(0.5, "hard")], ids=["damped", "forced"])
 def test_options_of_unrolling(options: Unrolling) -> None:
     assert_network_equals_plain_one(*losses("floyd_warshall", 4, options=options))
+
+
+@pytest.mark.slow
+def test_samples_that_have_ended() -> None:
+    """Kernels write zeros for them, of which the attention's weights are made all the same."""
+    assert_network_equals_plain_one(*losses("floyd_warshall", 4, first_length=2))
 
 
 @pytest.mark.slow
