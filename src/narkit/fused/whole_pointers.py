@@ -21,9 +21,9 @@ from narkit.loops.deferred_gradients import SAVED, STACKED, stack_cotangent
 from narkit.models.decoders import Decoder
 from narkit.models.edge_pointers import PAIR_SIZE, Pointer, Pointers
 from narkit.models.encoders import Reading
-from narkit.models.features import Bases, FoldedLinear, Scalars, fold
-from narkit.models.layers import side_by_side, split_outputs
-from narkit.models.merged_linears import ALIGNMENT
+from narkit.models.features import Bases, FoldedLinear, Scalars
+from narkit.models.layers import split_outputs
+from narkit.models.merged_linears import ALIGNMENT, merge
 
 
 class WholePointers(NamedTuple):
@@ -88,15 +88,17 @@ class FusedEdgePointerDecoder(eqx.Module):
         further = decoder.edge_pointer
         if further is None:
             return None
-        nodes = fold(side_by_side(further.query_nodes), bases.node, [hidden_size, hidden_size])
-        missing = -nodes.basis.offset.size % ALIGNMENT
-        # The rows of nodes have the graph's scalars, too, which these Linears do not read.
-        directions = jnp.pad(nodes.basis.directions, ((0, len(bases.graph.directions)), (0, missing)))
-        dense = tuple(jnp.pad(weight, ((0, 0), (0, missing))) for weight in nodes.dense_weights)
+        sizes = (hidden_size, hidden_size)
+        nodes = merge(further.query_nodes, bases.node, sizes, multiple_of=ALIGNMENT).merged
         usual = decoder.on_edges if latent_sizes else ()
+        linears = [*usual, further.query_edge, *further.keys]
+        edges = merge(linears, bases.edge, latent_sizes, multiple_of=ALIGNMENT).merged
+        assert nodes is not None and edges is not None
+        # The rows of nodes have the graph's scalars, too, which these Linears do not read.
+        directions = jnp.pad(nodes.basis.directions, ((0, len(bases.graph.directions)), (0, 0)))
         return cls(
-            on_nodes=NodeWeights.of(directions, jnp.pad(nodes.basis.offset, (0, missing)), dense),
-            on_edges=fold(side_by_side([*usual, further.query_edge, *further.keys]), bases.edge, latent_sizes),
+            on_nodes=NodeWeights.of(directions, nodes.basis.offset, nodes.dense_weights),
+            on_edges=edges,
             usual=sum(linear.bias.shape[0] for linear in usual),
             read=further.read,
             attends=further.attends,
@@ -119,6 +121,7 @@ class FusedEdgePointerDecoder(eqx.Module):
         widths = [PAIR_SIZE, PAIR_SIZE, num_gates] + ([num_gates] if self.attends else [])
         of_nodes = checkpoint_name(stack_cotangent(node_product(rows, hiddens, self.on_nodes)), SAVED)
         first, second = split_outputs(of_nodes[..., : 2 * sum(widths)], [sum(widths)] * 2)
+        of_edges = of_edges[..., : sum(widths) + 2 * PAIR_SIZE]  # what is behind fills up
         third, to, from_ = split_outputs(of_edges, [sum(widths), PAIR_SIZE, PAIR_SIZE])
         query, other, keep, *follow = split_outputs(first[:, :, None] + second[:, None] + third, widths)
         pairs = jnp.einsum("bijw,bikw->bijk", query, to) + jnp.einsum("bijw,bkjw->bijk", other, from_)
