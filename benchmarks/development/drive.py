@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-MEMORY = 0.74  # of the GPU for all workers: command buffers live beside it
 
 
 def main() -> None:
@@ -22,11 +21,12 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=560)
+    parser.add_argument("--memory", type=float, default=0.74, help="the share of the GPU's memory for all runs")
     options = parser.parse_args()
     folder, end = Path(options.folder), time.time() + options.seconds
     folder.mkdir(parents=True, exist_ok=True)
     waiting = [line.split() for line in Path(options.jobs).read_text().splitlines() if line.strip()]
-    memory = str(round(MEMORY / options.workers, 3))
+    memory = str(round(options.memory / options.workers, 3))
     environment = os.environ | {"XLA_PYTHON_CLIENT_MEM_FRACTION": memory}
     running: list[tuple[subprocess.Popen, list[str]]] = []
     while (waiting or running) and time.time() < end - 4:

@@ -78,7 +78,11 @@ def test_systems_beyond_the_paper() -> None:
     )
     assert configs["team_plus_comparisons"].differences(plus) == {"comparisons": (True, False)}
     baseline = configs["triplet_gmpnn_plus"].differences(plus)
-    assert baseline == {"processor": ("triplet_gmpnn", "team_plus"), "edge_pointers": ("means", "lossless")}
+    assert baseline == {
+        "processor": ("triplet_gmpnn", "team_plus"),
+        "edge_pointers": ("means", "lossless"),
+        "growing_hints": (False, True),
+    }
     assert set(configs["team_second_reading"].differences(configs["team"])) == {"processor_options"}
     for name in ("team_plus", "team_plus_comparisons", "triplet_gmpnn_plus"):
         system = narkit.SYSTEMS[name]
