@@ -31,12 +31,13 @@ def losses(
     processor: str = "team_plus",
     options: Unrolling = DEFAULT_UNROLLING,
     first_length: int | None = None,
+    growing_hints: bool = False,
 ) -> tuple[narkit.Reasoner, Any]:
     """A network and its loss, as a function of it; the first sample of the batch may be over before the others."""
     batch = DeviceBatch.of(narkit.sample(algorithm, size=size, batch_size=2, seed=9))
     if first_length is not None:
         batch = eqx.tree_at(lambda batch: batch.lengths, batch, batch.lengths.at[0].set(first_length))
-    reasoner = network(algorithm, processor)
+    reasoner = network(algorithm, processor, growing_hints)
     return reasoner, lambda network: objective.loss(
         network, batch, key=jax.random.key(1), options=options, bind=accelerate(network, options).form
     )
@@ -74,6 +75,12 @@ def test_team_without_options() -> None:
 @pytest.mark.parametrize("options", [Unrolling(hint_gradient=0.5), Unrolling(0.5, "hard")], ids=["damped", "forced"])
 def test_options_of_unrolling(options: Unrolling) -> None:
     assert_network_equals_plain_one(*losses("floyd_warshall", 4, options=options))
+
+
+@pytest.mark.slow
+def test_hints_that_grow() -> None:
+    """As in TEAM+: the softmax that is fed back has another factor than that of which the gradient is taken."""
+    assert_network_equals_plain_one(*losses("floyd_warshall", 4, growing_hints=True))
 
 
 @pytest.mark.slow

@@ -18,12 +18,13 @@ from .plain_step import difference
 OF_VALUES = 2e-2  # products are rounded to bfloat16, and what adds up to logits to half precision
 
 
-def network(algorithm: str, processor: str) -> narkit.Reasoner:
+def network(algorithm: str, processor: str, growing_hints: bool = False) -> narkit.Reasoner:
     """One whose attention does not count all third nodes nearly the same, and is told of pointers.
 
     The latter starts at zero, and would then have no gradient to what it is multiplied with.
     """
-    reasoner = narkit.Reasoner(algorithm, processor, edge_pointers="lossless", key=jax.random.key(0))
+    options: dict[str, Any] = {"edge_pointers": "lossless", "growing_hints": growing_hints}
+    reasoner = narkit.Reasoner(algorithm, processor, key=jax.random.key(0), **options)
     reasoner = eqx.tree_at(lambda r: r.processor.attention.attention, reasoner, replace_fn=lambda a: 10 * a)
     told = {name: jnp.array([1.5, -1.0, 0.7]) for name in reasoner.encoders[algorithm].whole}
     return eqx.tree_at(lambda r: r.attention_terms, reasoner, {algorithm: told})
