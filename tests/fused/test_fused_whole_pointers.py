@@ -36,7 +36,7 @@ def losses(
     """A network and its loss, as a function of it; the first sample of the batch may be over before the others."""
     batch = DeviceBatch.of(narkit.sample(algorithm, size=size, batch_size=2, seed=9))
     if first_length is not None:
-        batch = eqx.tree_at(lambda batch: batch.lengths, batch, batch.lengths.at[0].set(first_length))
+        batch = eqx.tree_at(lambda batch: batch.lengths, batch, jnp.asarray(batch.lengths).at[0].set(first_length))
     reasoner = network(algorithm, processor, growing_hints)
     return reasoner, lambda network: objective.loss(
         network, batch, key=jax.random.key(1), options=options, bind=accelerate(network, options).form
