@@ -255,10 +255,14 @@ def test_kernels_are_offered_what_does_not_concern_an_algorithm():
     check("insertion_sort", comparisons=True)  # further inputs, which kernels read like others
 
 
+def test_kernels_know_edge_pointers_that_are_read_whole():
+    for processor in ("team", "team_plus", "triplet_gmpnn", "mpnn"):
+        check("floyd_warshall", processor, edge_pointers="lossless")
+
+
 @pytest.mark.parametrize(
     ("algorithm", "options", "reason"),
     [
-        ("floyd_warshall", {"edge_pointers": "lossless"}, "Encoders has the option pointed_at"),
         ("bfs", {"node_pointers": "both"}, "Decoder has the option on_reverse"),
         ("bfs", {"keep_pointers": True}, "Decoder has the option keep"),
     ],
