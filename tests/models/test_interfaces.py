@@ -24,6 +24,7 @@ from narkit.spec import Kind, Location, Stage
 
 NODES, HIDDEN = 4, 5
 ALL = {"edge_pointers": "lossless", "node_pointers": "both", "keep_pointers": True, "comparisons": True}
+ALL |= {"growing_hints": True}
 SHOWING = functools.partial(TEAM, latents=True)
 
 
@@ -322,6 +323,7 @@ def test_settings_reach_the_network():
     from narkit.training.programs import Programs
 
     words = ["edge_pointers=lossless", "node_pointers=both", "keep_pointers=true", "comparisons=yes", "hidden_size=4"]
+    words += ["growing_hints=true"]
     config = narkit.TrainConfig(algorithms="matrix_chain_order", processor="team_plus", **parse_settings(words))
     assert narkit.TrainConfig.from_json(config.to_json()) == config
     reasoner = Programs(config).reasoner(Programs(config).initial_state().parameters[0])

@@ -73,12 +73,8 @@ def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
 
 
 def reproduction_part(grid: Grid) -> str:
-    """The generated part of `docs/reproduction.md`: of the systems that are trained by the published protocols."""
-    presets = {system.preset for system in grid.systems if system.published}
-    systems = tuple(system for system in grid.systems if system.preset in presets)
-    kept = {system.training for system in systems}
-    cells = {place: record for place, record in grid.cells.items() if place[0] in kept}
-    grid = dataclasses.replace(grid, systems=systems, cells=cells)
+    """The generated part of `docs/reproduction.md`."""
+    grid = _by_published_protocols(grid)
     parts = [origin(grid), "", *(f"- {line}" for line in remarks(grid))]
     parts += [""] if remarks(grid) else []
     for column in grid.columns:
@@ -98,6 +94,15 @@ def reproduction_part(grid: Grid) -> str:
     else:
         parts += [f"All cells: {NOT_RUN}.", ""]
     return "\n".join(parts)
+
+
+def _by_published_protocols(grid: Grid) -> Grid:
+    """The systems that are trained by presets of published ones; all, if none of those has a record."""
+    presets = {system.preset for system in grid.systems if system.published}
+    systems = tuple(system for system in grid.systems if system.preset in presets)
+    trained = {system.training for system in systems}
+    cells = {place: record for place, record in grid.cells.items() if place[0] in trained}
+    return dataclasses.replace(grid, systems=systems, cells=cells) if cells else grid
 
 
 def _signed(points: float) -> str:
