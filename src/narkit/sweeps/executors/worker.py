@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from narkit.sweeps.cell_run import budgeted, missing_seconds, run_cell
 from narkit.sweeps.cells import Cell
-from narkit.sweeps.executor import Progress, SweepObserver
-from narkit.sweeps.executors.processes import CANNOT_GO_ON, NO_TIME, Order
-from narkit.sweeps.life import budgeted, missing_seconds, run_cell
+from narkit.sweeps.executor import CellProgress, SweepObserver
+from narkit.sweeps.executors.processes import CANNOT_GO_ON, NO_TIME, Assignment
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.user_code import UserCode
 from narkit.training.checkpoint import CheckpointWriteError
@@ -22,7 +22,7 @@ from narkit.training.record import RunRecord
 from narkit.training.run import keep_compiled_programs
 
 
-class Told(SweepObserver):
+class PipeObserver(SweepObserver):
     """Writes what happens into a pipe, for the observer of the sweep."""
 
     def __init__(self, pipe: BinaryIO):
@@ -36,7 +36,7 @@ class Told(SweepObserver):
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         self._say("cell_begins", step, predicted)
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         self._say("cell_progress", progress)
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
@@ -56,11 +56,11 @@ class Told(SweepObserver):
 
 
 @contextlib.contextmanager
-def telling(events: int) -> Iterator[Told]:
+def telling(events: int) -> Iterator[PipeObserver]:
     """The observer that writes into this pipe. What is left to say at the end goes nowhere if nobody listens."""
     pipe = open(events, "wb")  # noqa: SIM115
     try:
-        yield Told(pipe)
+        yield PipeObserver(pipe)
     finally:
         with contextlib.suppress(OSError):
             pipe.close()
@@ -69,12 +69,12 @@ def telling(events: int) -> Iterator[Told]:
 def main() -> int:
     user_code: UserCode = _heard()
     user_code.install()
-    order: Order = _heard()
+    assignment: Assignment = _heard()
     keep_compiled_programs()
-    seconds = None if order.ends_at is None else max(0.0, order.ends_at - time.time())
-    with telling(order.events) as observer, budgeted(seconds) as asked:
+    seconds = None if assignment.ends_at is None else max(0.0, assignment.ends_at - time.time())
+    with telling(assignment.events) as observer, budgeted(seconds) as stop:
         try:
-            return _run(order, observer, asked)
+            return _run(assignment, observer, stop)
         except (CheckpointWriteError, OSError) as error:
             observer.remark(f"Error: {error}")
             return CANNOT_GO_ON
@@ -88,16 +88,16 @@ def _heard() -> Any:
         sys.exit(CANNOT_GO_ON)
 
 
-def _run(order: Order, observer: Told, asked: Interruption) -> int:
-    cell, directory = order.cell, order.directory
-    predictor = Predictor.from_records(directory, order.finished)
-    if order.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, asked)) > 0:
+def _run(assignment: Assignment, observer: PipeObserver, stop: Interruption) -> int:
+    cell, directory = assignment.cell, assignment.directory
+    predictor = Predictor.from_records(directory, assignment.finished)
+    if assignment.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, stop)) > 0:
         observer.cell_not_started(cell, missing)
         return NO_TIME
     claim = directory.claim(cell)
     if claim is None:
         return 0
-    run_cell(cell, directory, claim, options=order.options, asked=asked, observer=observer, predictor=predictor)
+    run_cell(cell, directory, claim, options=assignment.options, stop=stop, observer=observer, predictor=predictor)
     return 0  # how it ended stands in the folder
 
 
