@@ -80,7 +80,7 @@ def equations(xp, layer, x, e, g, hidden, mask, options):
         edges = [e[i, k], *([e[k, i]] if twice else []), *([e[k, j]] if far else [])]
         edges += [e[j, k]] if twice and far else []
         linears = [layer.value, *(layer.further_values or ())]
-        return sum(at(linear, edge) for linear, edge in zip(linears, edges, strict=True))
+        return sum((at(*pair) for pair in zip(linears, edges, strict=True)), xp.zeros(num_heads * width))
 
     def narrow(i, j, k):
         nodes, edges = layer.maxima.nodes, layer.maxima.edges
