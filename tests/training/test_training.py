@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import narkit
@@ -156,6 +157,25 @@ def test_a_seed_among_others_is_the_seed_alone(tiny: Tiny) -> None:
     moved = np.abs(together.state.parameters[1] - together.programs.initial_state().parameters[1]).max()
     assert difference < 1e-9
     assert moved > 1e-3
+
+
+def test_gradients_are_clipped_by_their_norm(tiny: Tiny) -> None:
+    """Adam's first moment after one step is a tenth of the clipped gradient."""
+    batch = Feed(tiny()).meal(0).packed
+
+    def moment(clip: float) -> np.ndarray:
+        programs = Programs(tiny(gradient_clip=clip))
+        state, _ = programs.train_step(programs.initial_state(), batch)
+        (adam,) = [part for part in jax.tree.leaves(state.optimizer, is_leaf=is_adam) if is_adam(part)]
+        return np.asarray(adam.mu, np.float64)
+
+    def is_adam(part: object) -> bool:
+        return isinstance(part, optax.ScaleByAdamState)
+
+    whole, clipped = moment(0.0), moment(1e-3)
+    norms = np.linalg.norm(whole, axis=1, keepdims=True)
+    assert (norms > 1e-3).all()
+    np.testing.assert_allclose(clipped, 1e-4 * whole / norms, rtol=1e-4, atol=1e-9)
 
 
 def test_a_diverged_seed_stops_and_others_go_on(tiny: Tiny) -> None:
