@@ -7,7 +7,6 @@ import ctypes
 import functools
 import hashlib
 import mmap
-import os
 import re
 import shutil
 import subprocess
@@ -20,6 +19,8 @@ import numpy as np
 import pytest
 
 from narkit.fused import availability, launch
+
+from ...compiled import FOLDER, locked
 
 COMPILER = shutil.which("g++")
 LIBC, PAGE = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
@@ -99,16 +100,19 @@ def _link(kernels: str, names: list[str]) -> ctypes.CDLL:
 
 
 def _compiled(code: str) -> Path:
-    """A library that is kept in the folder for temporary files, under the digest of its source."""
-    folder = Path(tempfile.gettempdir()) / f"narkit-emulated-kernels-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    library = folder / f"{hashlib.sha256(code.encode()).hexdigest()[:24]}.so"
-    if not library.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            source, built = Path(temporary) / "kernels.cpp", Path(temporary) / "kernels.so"
-            source.write_text(code)
-            # A hardened library refuses to jump from one stack to another.
-            options = ["-O1", "-U_FORTIFY_SOURCE", "-w", "-std=c++17", "-shared", "-fPIC"]
-            subprocess.run([str(COMPILER), *options, "-o", str(built), str(source)], check=True)
-            built.rename(library)
+    """A library that is kept for all tests, under the digest of its source."""
+    name = hashlib.sha256(code.encode()).hexdigest()[:24]
+    library = FOLDER / "kernels" / f"{name}.so"
+    if library.exists():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with locked(f"kernels-{name[:2]}"), tempfile.TemporaryDirectory(dir=library.parent) as temporary:
+        if library.exists():  # another process was quicker
+            return library
+        source, built = Path(temporary) / "kernels.cpp", Path(temporary) / "kernels.so"
+        source.write_text(code)
+        # A hardened library refuses to jump from one stack to another.
+        options = ["-O1", "-U_FORTIFY_SOURCE", "-w", "-std=c++17", "-shared", "-fPIC"]
+        subprocess.run([str(COMPILER), *options, "-o", str(built), str(source)], check=True)
+        built.rename(library)
     return library
