@@ -93,7 +93,12 @@ def pairs():
 
 @pytest.fixture(scope="module", params=pairs())
 def subject(request, release_programs) -> Iterator[Subject]:
-    processor, algorithm = request.param
+    yield make_subject(request.param)
+    release_programs()
+
+
+def make_subject(pair: tuple[str, str]) -> Subject:
+    processor, algorithm = pair
     with jax.enable_x64(True):
         reasoner = make_reasoner(algorithm, processor, seed=0)
         batch = pad_in_time(make_batch(algorithm), PADDING)
@@ -105,8 +110,7 @@ def subject(request, release_programs) -> Iterator[Subject]:
             return evaluate(reasoner, batch)
 
         result = run(reasoner, batch)
-    yield Subject(request.param, reasoner, batch, run, traces, result)
-    release_programs()
+    return Subject(pair, reasoner, batch, run, traces, result)
 
 
 def evaluate(reasoner, batch, num_steps=None):
