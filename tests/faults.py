@@ -237,9 +237,9 @@ FAULTS: list[Fault] = [
         "algorithms/graph_paths.py",
         "tests/data/test_golden.py::test_trajectories_equal_golden[dijkstra]",
         (
-            "dijkstra: nodes that are done change again",
-            "if mark[v] == 0 and weights[v] != 0 and (in_queue",
-            "if weights[v] != 0 and (in_queue",
+            "dijkstra: the length of an edge for that of the path",
+            "d[v] = to_u + weights[v]\n                in_queue[v] = 1",
+            "d[v] = weights[v]\n                in_queue[v] = 1",
         ),
     ),
     *_faults(
