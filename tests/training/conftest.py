@@ -1,8 +1,9 @@
 """What the tests of training share: tiny runs, and compiled programs that are kept between runs and processes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import pytest
 
 import narkit
@@ -26,3 +27,11 @@ TINY: dict[str, Any] = {
 def tiny() -> Callable[..., narkit.TrainConfig]:
     """Makes the configuration of a run of seconds; options may differ."""
     return lambda **options: narkit.TrainConfig(**{**TINY, **options})
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """For all threads; the context manager of JAX holds for one."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)

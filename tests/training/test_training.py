@@ -1,7 +1,7 @@
 """The training loop: seeds in one program are the seeds alone, a diverged one stops, and hints are scored right."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 
 import equinox as eqx
@@ -138,14 +138,6 @@ def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:
         feed.measure(1)
     shapes = [first.meal(step).batch.hints["pi_h"].shape for step in range(30)]
     assert shapes[::-1] == [second.meal(step).batch.hints["pi_h"].shape for step in reversed(range(30))]
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    """For all threads; the context manager of JAX holds for one."""
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", False)
 
 
 @pytest.mark.usefixtures("float64")
