@@ -21,8 +21,9 @@ SETTINGS = {
     # Programs are tiny here: what makes them quick takes longer than they do.
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     # XLA's newer way to compile fused operations for CPUs takes four times as long as the one before. JAX 0.10 and 0.11
-    # know this option; a process ends at once if XLA does not know it.
-    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
+    # know these options; a process ends at once if XLA does not know one.
+    # Nor is there a core for each part that it would divide a program into.
+    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
     "NUMBA_OPT": "1",  # not 0, with which Numba keeps nothing
     "JAX_COMPILATION_CACHE_DIR": str(FOLDER / "programs"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

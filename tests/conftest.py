@@ -22,6 +22,28 @@ share_compiled_programs()  # before JAX and Numba are imported
 _check_shapes()
 
 
+# Files that take longest, the longest first. Where workers share the files (`make test`), they begin with these, so
+# that in the end none waits for another.
+LONGEST = (
+    *("models/test_contracts.py", "fused/test_fused.py", "fused/test_fused_damping.py", "training/test_resuming.py"),
+    *("fused/test_fused_team_options.py", "sweeps/test_sweep_processes.py", "interop/test_clrs.py"),
+    *(
+        "sweeps/test_sweep.py",
+        "training/test_training.py",
+        "fused/test_fused_latent_step.py",
+        "data/test_distribution.py",
+    ),
+    *("models/test_interfaces.py", "training/test_commands.py", "sweeps/test_executors.py", "models/test_network.py"),
+    *("models/test_one_file.py", "algorithms/test_graph_connectivity.py", "models/test_attention_options.py"),
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 @pytest.fixture(scope="session")
 def release_programs() -> Callable[[], None]:
     """Lets go of compiled programs where they are many: a process that keeps all runs out of memory mappings."""
