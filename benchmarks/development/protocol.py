@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import math
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from narkit.fused import formulas
 from narkit.loops.time_loop import choose
 from narkit.models import predictions, unrolling
 from narkit.models.encoders import as_values
+from narkit.models.feedback import Feedback
 from narkit.spec import Kind
 from narkit.training.config import Validation
 from narkit.training.programs import Programs
@@ -33,15 +35,21 @@ class Arm:
 
     hints: str = "soft"  # soft | hard | through: hard, with the gradient of soft ones | sharp: logits times `sharpness`
     sharpness: float = 2.0  # in between: hard only where the network is sure, with the gradient of soft ones
+    grows: bool = False  # whether logits over nodes are sharpened by log n / log 16 besides
+    noise: float = 0.0  # the standard deviation of what is added to the logits of fed-back hints in training
     gradient: float = 0.5  # factor of the gradient through hints
     forgets: bool = False  # whether a step reads zeros in place of the hidden state
     gate: float = -3.0  # where the bias of the gate starts
     forcing: float = 0.0  # how often a sample reads the true hints in training
     processor: str = "triplet_gmpnn"
     options: tuple[tuple[str, object], ...] = ()  # of the processor
+    edge_pointers: str = "means"
 
 
-PLUS = Arm(processor="team_plus")
+# TEAM+ has got rid of the mean, and of reading hidden states, since the runs of `plus` and of `n`.
+PLUS = Arm(processor="team_plus", options=(("mean", True), ("reads", "both")))
+NO_MEAN = Arm(processor="team_plus", options=(("reads", "both"),), edge_pointers="lossless")
+INPUTS = Arm(processor="team_plus", edge_pointers="lossless")
 ARMS = {
     "soft": Arm(gradient=1.0),
     "damp": Arm(),
@@ -61,15 +69,26 @@ ARMS = {
     "plus_through": dataclasses.replace(PLUS, hints="through"),
     "plus_sharp": dataclasses.replace(PLUS, hints="sharp"),
     "plus_sharp4": dataclasses.replace(PLUS, hints="sharp", sharpness=4.0),
-    "plus_inputs_sharp": dataclasses.replace(PLUS, hints="sharp", options=(("reads", "inputs"),)),
-    "plus_inputs_no_mean": dataclasses.replace(PLUS, options=(("reads", "inputs"), ("mean", False))),
-    "plus_forget": dataclasses.replace(PLUS, forgets=True, options=(("reads", "inputs"),)),
-    "plus_through_forget": dataclasses.replace(PLUS, hints="through", forgets=True, options=(("reads", "inputs"),)),
-    "plus_inputs": dataclasses.replace(PLUS, options=(("reads", "inputs"),)),
-    "plus_no_maxima": dataclasses.replace(PLUS, options=(("maxima", 0),)),
-    "plus_no_mean": dataclasses.replace(PLUS, options=(("mean", False),)),
-    "plus_learnt": dataclasses.replace(PLUS, options=(("scale", "learnt"),)),
-    "plus_one_direction": dataclasses.replace(PLUS, options=(("both_directions", False), ("values_of_kj", False))),
+    "plus_inputs_sharp": dataclasses.replace(PLUS, hints="sharp", options=(("mean", True),)),
+    "plus_inputs_no_mean": dataclasses.replace(PLUS, options=()),
+    "plus_forget": dataclasses.replace(PLUS, forgets=True, options=(("mean", True),)),
+    "plus_through_forget": dataclasses.replace(PLUS, hints="through", forgets=True, options=(("mean", True),)),
+    "plus_inputs": dataclasses.replace(PLUS, options=(("mean", True),)),
+    "plus_no_maxima": dataclasses.replace(PLUS, options=(*PLUS.options, ("maxima", 0))),
+    "plus_no_mean": dataclasses.replace(PLUS, options=(("reads", "both"),)),
+    "n": NO_MEAN,
+    "n_sharp": dataclasses.replace(NO_MEAN, hints="sharp", grows=True),
+    "n_grows": dataclasses.replace(NO_MEAN, hints="sharp", sharpness=1.0, grows=True),
+    "n_noise": dataclasses.replace(NO_MEAN, hints="noisy", noise=1.0),
+    "i": INPUTS,
+    "i_sharp": dataclasses.replace(INPUTS, hints="sharp", grows=True),
+    "i_grows": dataclasses.replace(INPUTS, hints="sharp", sharpness=1.0, grows=True),
+    "i_noise": dataclasses.replace(INPUTS, hints="noisy", noise=1.0),
+    "i_sharp_noise": dataclasses.replace(INPUTS, hints="sharp", grows=True, noise=1.0),
+    "plus_learnt": dataclasses.replace(PLUS, options=(*PLUS.options, ("scale", "learnt"))),
+    "plus_one_direction": dataclasses.replace(
+        PLUS, options=(*PLUS.options, ("both_directions", False), ("values_of_kj", False))
+    ),
 }
 
 
@@ -95,14 +114,18 @@ def install(arm: Arm) -> None:
         return (here.next_hidden, following(self, data, i, logits, made)), self._kept(data, i, logits), here
 
     def following(self, data, i, logits, made):
-        predicted = of_predictions(self, data, logits, made)
-        if self.teacher_forcing == 0.0:
+        predicted = of_predictions(self, data, i, logits, made)
+        if arm.forcing == 0.0:
             return predicted
         hints = {name: values[i + 1] for name, values in data.hints.items()}
         true = self.form.of(data.inputs, as_values(self.form.spec, hints, self.form.num_nodes))
         return jax.tree.map(functools.partial(choose, self._forced(data, i)), true, predicted)
 
-    def of_predictions(self, data, logits, made):
+    def of_predictions(self, data, i, logits, made):
+        if arm.noise > 0.0:
+            made = Feedback()
+            logits = disturbed(self.form.spec, data, i, logits)
+
         def revised(revise, names):
             return {name: revise(self.form.spec[name], logits[name]) for name in names}
 
@@ -110,14 +133,30 @@ def install(arm: Arm) -> None:
         if arm.hints == "hard":
             return hard
         soft = self.form.complete(made, data.inputs, revised(predictions.soften, self.form.missing(made, logits)))
-        if arm.hints == "soft":
+        if arm.hints in ("soft", "noisy"):
             return soft
         if arm.hints == "sharp":
-            hard = self.form.of(data.inputs, revised(sharpened, logits))
+            hard = self.form.of(data.inputs, revised(functools.partial(sharpened, self.form.num_nodes), logits))
         return jax.tree.map(lambda s, h: s + jax.lax.stop_gradient(h - s), soft, hard)
 
-    def sharpened(probe, logits):
-        return predictions.soften(probe, logits if probe.kind is Kind.SCALAR else arm.sharpness * logits)
+    def disturbed(spec, data, i, logits):
+        """The logits with noise, where there is a key: in training."""
+        if arm.noise == 0.0 or data.key is None:
+            return logits
+        keys = jax.random.split(jax.random.fold_in(data.key, i), len(logits))
+        return {
+            name: values
+            if spec[name].kind is Kind.SCALAR
+            else values + arm.noise * jax.random.normal(key, values.shape)
+            for (name, values), key in zip(logits.items(), keys, strict=True)
+        }
+
+    def sharpened(num_nodes, probe, logits):
+        if probe.kind is Kind.SCALAR:
+            return logits
+        over_nodes = probe.kind in (Kind.MASK_ONE, Kind.POINTER)
+        growth = math.log(num_nodes) / math.log(16) if arm.grows and over_nodes else 1.0
+        return predictions.soften(probe, growth * arm.sharpness * logits)
 
     unrolling.Step.__call__ = call
 
@@ -168,7 +207,8 @@ def main() -> None:
             Validation("ood", min(32, options.far), 64),
             Validation("far", options.far, max(1, 64 // several), "benchmark", 1000, selects=False),
         ),
-        average=0.999, skipped_steps=50, teacher_forcing=arm.forcing,
+        average=0.999, skipped_steps=50, edge_pointers=arm.edge_pointers,
+        teacher_forcing=arm.forcing or (1e-9 if arm.noise else 0.0),  # so that steps have a key to draw noise with
     )  # fmt: skip
     narkit.train(config, callbacks=[Lines(options, arm)], threads=options.threads)
 

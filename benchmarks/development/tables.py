@@ -97,6 +97,40 @@ def runs_of_protocols() -> str:
     return table(head, rows)
 
 
+SEARCHED = [
+    "binary_search", "dfs", "floyd_warshall", "heapsort", "insertion_sort", "kmp_matcher", "lcs_length",
+    "matrix_chain_order", "mst_kruskal", "mst_prim", "naive_string_matcher", "optimal_bst", "quickselect",
+    "strongly_connected_components", "topological_sort",
+]  # fmt: skip
+"""The algorithms that development runs have used."""
+
+
+def official(system: str, rule: str, algorithm: str) -> list[float]:
+    """The scores of all seeds on the official test, in percent."""
+    record = json.loads((ROOT / "results" / system / f"{algorithm}.json").read_text())
+    return [100 * seed["score"] for seed in record["test"][algorithm][rule]]
+
+
+def column_of_team_plus() -> str:
+    """The official test, row by row, and averages over what has run."""
+    names = sorted(path.stem for path in (ROOT / "results" / "plus" / "team_plus").glob("*.json"))
+    ours = ["ood_average", "id_average", "last_average", "ood"]
+    columns = {rule: {name: official("plus/team_plus", rule, name) for name in names} for rule in ours}
+    columns["baseline"] = {name: official("paper/triplet_gmpnn", "ood", name) for name in names}
+    head = ["algorithm", "search", *(f"TEAM+, `{rule}`" for rule in ours), "Triplet-GMPNN + OOD val", "difference"]
+    rows = []
+    for name in names:
+        difference = statistics.mean(columns["ood_average"][name]) - statistics.mean(columns["baseline"][name])
+        used = "used it" if name in SEARCHED else "never used it"
+        rows.append([name, used, *(cell(scores[name]) for scores in columns.values()), f"{difference:+.1f}"])
+    unseen = [name for name in names if name not in SEARCHED]
+    for title, chosen in ((f"all {len(names)} that have run", names), (f"{len(unseen)} of them", unseen)):
+        means = [statistics.mean(statistics.mean(scores[name]) for name in chosen) for scores in columns.values()]
+        used = "" if chosen is names else "never used them"
+        rows.append([f"**{title}**", used, *(f"{mean:.2f}" for mean in means), f"{means[0] - means[-1]:+.2f}"])
+    return table(head, rows)
+
+
 def between_marks(text: str, name: str, content: str) -> str:
     begin, end = f"<!-- {name}: begin; {WRITTEN} -->\n", f"<!-- {name}: end -->"
     before, rest = text.split(begin)
@@ -107,6 +141,7 @@ def main() -> int:
     text = DOCUMENT.read_text()
     written = between_marks(text, "development runs", development_runs())
     written = between_marks(written, "runs of protocols", runs_of_protocols())
+    written = between_marks(written, "column of TEAM+", column_of_team_plus())
     if "--check" in sys.argv:
         return 0 if written == text else 1
     DOCUMENT.write_text(written)

@@ -1,6 +1,7 @@
 """The library's network is that of the development runs: the arm `ank` of benchmarks/development, weight for weight."""
 
 import dataclasses
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from narkit.models.edge_pointers import is_edge_pointer
 from narkit.models.encoders import feature_location, num_scalars
 from narkit.models.layers import Linear
 from narkit.models.network import DeviceBatch
+from narkit.models.processors import TEAM_PLUS
+from narkit.models.processors.team import TEAM
 from narkit.models.unrolling import unroll
 from narkit.spec import Location
 
@@ -118,7 +121,8 @@ def joined(linears: list[Linear]) -> Linear:
 @pytest.mark.parametrize("algorithm", ["floyd_warshall", pytest.param("matrix_chain_order", marks=pytest.mark.slow)])
 def test_lossless_edge_pointers_are_those_of_the_development_runs(prototype, algorithm):
     with jax.enable_x64(True):
-        made = narkit.Reasoner(algorithm, "team_plus", HIDDEN, edge_pointers="lossless", key=jax.random.key(1))
+        processor = functools.partial(TEAM, **TEAM_PLUS, reads="both", mean=True)  # what TEAM+ was in those runs
+        made = narkit.Reasoner(algorithm, processor, HIDDEN, edge_pointers="lossless", key=jax.random.key(1))
         rng = np.random.default_rng(2)
         reasoner = jax.tree.map(lambda leaf: leaf + 0.2 * rng.normal(size=leaf.shape), made)
         # Not damped: between outputs and the hints of the last step the prototype damps nothing, but the library does.

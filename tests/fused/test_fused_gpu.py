@@ -108,12 +108,13 @@ def test_step_over_normalised_latents_equals_plain_formulas(gated: bool, num_nod
     plain_latent_step.assert_equal_to_plain(seeds, samples, case, device=cpu(), flips=4)
 
 
+ALL = {**TEAM_PLUS, "reads": "both", "mean": True}
 SECOND_READING = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of TEAM
 
 
 @pytest.mark.parametrize("num_nodes", [4, 7, 16, 20])
 @pytest.mark.parametrize("num_scalars", [0, 3, 6])
-@pytest.mark.parametrize("options", [TEAM_PLUS, SECOND_READING], ids=["plus", "second reading"])
+@pytest.mark.parametrize("options", [TEAM_PLUS, ALL, SECOND_READING], ids=["plus", "all", "second reading"])
 def test_team_with_options_equals_plain_processor(options: dict[str, Any], num_scalars: int, num_nodes: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_team_options.assert_equal_to_plain(options, 4, num_nodes, num_scalars, cpu())

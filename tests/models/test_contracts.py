@@ -81,6 +81,7 @@ class Subject:
 
 # Every option of the interfaces; behind the name of a processor the mark stands for them.
 INTERFACES = {"edge_pointers": "lossless", "node_pointers": "both", "keep_pointers": True, "comparisons": True}
+INTERFACES |= {"growing_hints": True}
 MARK = "*"
 
 

@@ -78,7 +78,11 @@ def test_systems_beyond_the_paper() -> None:
     )
     assert configs["team_plus_comparisons"].differences(plus) == {"comparisons": (True, False)}
     baseline = configs["triplet_gmpnn_plus"].differences(plus)
-    assert baseline == {"processor": ("triplet_gmpnn", "team_plus"), "edge_pointers": ("means", "lossless")}
+    assert baseline == {
+        "processor": ("triplet_gmpnn", "team_plus"),
+        "edge_pointers": ("means", "lossless"),
+        "growing_hints": (False, True),
+    }
     assert set(configs["team_second_reading"].differences(configs["team"])) == {"processor_options"}
     for name in ("team_plus", "team_plus_comparisons", "triplet_gmpnn_plus"):
         system = narkit.SYSTEMS[name]
@@ -88,7 +92,7 @@ def test_systems_beyond_the_paper() -> None:
 
 @pytest.mark.parametrize(
     ("processor", "options"),
-    [("team_plus", {}), ("team_plus", {"mean": False}), ("team", {"num_heads": 2}), ("mpnn", {})],
+    [("team_plus", {}), ("team_plus", {"mean": True}), ("team", {"num_heads": 2}), ("mpnn", {})],
 )
 def test_weights_are_known_as_those_of_their_configuration(processor: str, options: dict) -> None:
     """A file names the class with all options, a configuration a registered name, perhaps with further options."""

@@ -38,12 +38,15 @@ class Interfaces:
     - `keep_pointers`: whether the logits of node pointers get what pointers were read, times gates that the network
       learns (`narkit.models.pointer_decoders`).
     - `comparisons`: whether comparisons of scalar inputs are read, too (`narkit.models.comparisons`).
+    - `growing_hints`: whether hints that name a node are fed back sharper, the more nodes there are
+      (`narkit.models.growing_hints`).
     """
 
     edge_pointers: EdgePointers | str = EdgePointers.MEANS
     node_pointers: NodePointers | str = NodePointers.REVERSE
     keep_pointers: bool = False
     comparisons: bool = False
+    growing_hints: bool = False
 
     def __post_init__(self) -> None:
         for name, kind in {"edge_pointers": EdgePointers, "node_pointers": NodePointers}.items():
@@ -52,7 +55,7 @@ class Interfaces:
             except ValueError:
                 known = [each.value for each in kind]
                 raise UnknownNameError(f"way of {name}", getattr(self, name), known) from None
-        for name in ("keep_pointers", "comparisons"):
+        for name in ("keep_pointers", "comparisons", "growing_hints"):
             object.__setattr__(self, name, settings.flag(name, getattr(self, name)))
 
     @classmethod

@@ -85,8 +85,8 @@ class Reasoner(eqx.Module):
     - `processor`: a name in `narkit.PROCESSORS`, or a configured class, `functools.partial(TEAM, num_heads=4)`.
     - `hidden_size`: the width of all features and of the hidden state.
     - `hints`: "encoded", "decoded" or "none", see `Hints`.
-    - `edge_pointers`, `node_pointers`, `keep_pointers`, `comparisons`: options of how probes get in and out, see
-      `narkit.models.interfaces.Interfaces`. By default all is as in the reference.
+    - `edge_pointers`, `node_pointers`, `keep_pointers`, `comparisons`, `growing_hints`: options of how probes get in
+      and out, see `narkit.models.interfaces.Interfaces`. By default all is as in the reference.
     """
 
     encoders: dict[str, Encoders]
@@ -113,6 +113,7 @@ class Reasoner(eqx.Module):
         node_pointers: NodePointers | str = NodePointers.REVERSE,
         keep_pointers: bool = False,
         comparisons: bool = False,
+        growing_hints: bool = False,
         key: PRNGKeyArray,
     ):
         names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
@@ -123,7 +124,7 @@ class Reasoner(eqx.Module):
             self.hints = Hints(hints)
         except ValueError:
             raise UnknownNameError("hint mode", hints, [mode.value for mode in Hints]) from None
-        self.interfaces = Interfaces(edge_pointers, node_pointers, keep_pointers, comparisons)
+        self.interfaces = Interfaces(edge_pointers, node_pointers, keep_pointers, comparisons, growing_hints)
         self.algorithms = tuple(ALGORITHMS[name].name for name in names)
         self.hidden_size = hidden_size
         processor_key, *keys = jax.random.split(key, 1 + len(names))

@@ -22,6 +22,7 @@ from narkit.loops.time_loop import choose, time_loop
 from narkit.models import predictions
 from narkit.models.encoders import Values, as_values
 from narkit.models.feedback import Feedback, FeedbackForm
+from narkit.models.growing_hints import soften_growing, with_gradient_of
 from narkit.models.network import AnyArray, Bind, BoundNetwork, DeviceBatch, Hints, LastStep, Reasoner
 
 
@@ -102,7 +103,8 @@ def unroll(
     forcing_key, noise_key = (None, None) if key is None else jax.random.split(key)
     together = network.decoded_together if feeds_back else ()
     form = FeedbackForm(spec, num_nodes, network.encoded, together, network.whole)
-    step = Step(form, feeds_back, options.is_hard(training), forcing, keep_hints, options.hint_gradient)
+    growing = reasoner.interfaces.growing_hints
+    step = Step(form, feeds_back, options.is_hard(training), forcing, keep_hints, options.hint_gradient, growing)
     data = StepData(
         inputs=network.inputs(batch),
         hints=batch.hints if forcing > 0.0 or callable(keep_hints) else None,
@@ -164,6 +166,7 @@ class Step:
     teacher_forcing: float
     keep_hints: bool | SummariseHints
     hint_gradient: float = 1.0
+    growing: bool = False  # whether soft hints that name a node are fed back sharper, the more nodes there are
 
     def __call__(
         self, network: BoundNetwork, data: StepData, i: Int[AnyArray, ""], carry: Carry
@@ -189,6 +192,9 @@ class Step:
         revise = predictions.harden if self.hard else predictions.soften
         revised = {name: revise(self.form.spec[name], logits[name]) for name in self.form.missing(made, logits)}
         predicted = self.form.complete(made, data.inputs, revised)
+        if self.growing and not self.hard:
+            grown = {name: soften_growing(self.form.spec[name], logits[name], self.form.num_nodes) for name in logits}
+            predicted = with_gradient_of(predicted, self.form.of(data.inputs, grown))
         if self.teacher_forcing == 0.0:
             return predicted
         assert data.hints is not None

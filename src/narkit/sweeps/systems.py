@@ -168,7 +168,7 @@ SYSTEMS = Systems(
         ),
         System(
             *("team_plus", "TEAM+", "team_plus"),
-            settings={"edge_pointers": "lossless"},
+            settings={"edge_pointers": "lossless", "growing_hints": True},
             preset="plus",
             rule="ood_average",
             seeds=5,
@@ -176,7 +176,7 @@ SYSTEMS = Systems(
         ),
         System(
             *("team_plus_comparisons", "TEAM+ with comparisons", "team_plus"),
-            settings={"edge_pointers": "lossless", "comparisons": True},
+            settings={"edge_pointers": "lossless", "growing_hints": True, "comparisons": True},
             preset="plus",
             rule="ood_average",
             seeds=5,

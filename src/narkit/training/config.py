@@ -105,6 +105,7 @@ class TrainConfig:
     node_pointers: str = NodePointers.REVERSE.value
     keep_pointers: bool = False
     comparisons: bool = False
+    growing_hints: bool = False
     scored: tuple[Validation, ...] = ()  # sets that what the rules chose is scored on at the end; they choose nothing
 
     def __post_init__(self) -> None:

@@ -33,16 +33,14 @@ class ProcessorRegistry(dict[str, ProcessorFactory]):
 
 
 TEAM_PLUS = {
-    "reads": "both",
     "scale": "log",
     "both_directions": True,
     "values_of_kj": True,
     "residual": True,
     "maxima": 8,
     "latents": True,
-    "mean": True,
 }
-"""The options of TEAM that extrapolate: what development runs have kept so far, see docs/beyond.md."""
+"""The options of TEAM that extrapolate: what development runs have kept, see docs/beyond.md."""
 
 PROCESSORS = ProcessorRegistry(
     team=TEAM,

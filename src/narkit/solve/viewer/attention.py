@@ -24,6 +24,7 @@ def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, A
     import jax
     import jax.numpy as jnp
 
+    from narkit.models.growing_hints import soften_growing
     from narkit.models.network import DeviceBatch, first_values
     from narkit.models.predictions import soften
     from narkit.models.triplet_edge_attention import TripletEdgeAttention
@@ -35,8 +36,14 @@ def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, A
     network = reasoner.bind(batch.algorithm)
     num_steps = max(1, int(batch.lengths[0]) - 1)
     given = first_values(network, batch)
+
+    def fed_back(name: str, logits: Any) -> Any:
+        probe, logits = network.spec[name], jnp.asarray(logits)
+        return soften_growing(probe, logits, batch.num_nodes) if growing else soften(probe, logits)
+
+    growing = reasoner.interfaces.growing_hints
     read = {  # (step, sample, ...) of all that changes with the step
-        name: jnp.concatenate([given[name][None], soften(network.spec[name], jnp.asarray(logits))[: num_steps - 1, :1]])
+        name: jnp.concatenate([given[name][None], fed_back(name, logits)[: num_steps - 1, :1]])
         for name, logits in hint_logits.items()
         if name in network.encoded
     }
