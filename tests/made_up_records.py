@@ -81,8 +81,8 @@ def _selected(rules: Mapping[str, Rule], curve: list[Point], lost: np.ndarray) -
     selection = Selection.start(rules, nothing)
     for point in curve:
         parts = [{name: np.array(row) for name, row in part.items()} for part in point.of(RAW)]
-        both: tuple[str, ...] = (RAW, AVERAGED)  # which score the same
-        validated = dict.fromkeys(both, Validated(nothing, *parts))
+        found = Validated(nothing, *parts)
+        validated: dict[str, Validated] = {RAW: found, AVERAGED: found}  # both score the same
         selection.update(point.step, validated, ~lost | (point.step <= 4321))
     return {rule: Chosen(selection.steps[rule], selection.scores[rule]) for rule in rules}
 

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +77,7 @@ def equations(xp, layer, x, e, g, hidden, mask, options):
             total = total + at(ji, e[j, i]) + at(ki, e[k, i]) + at(kj, e[k, j])
         return xp.where(total > 0, total, layer.slope * total)
 
-    def value(i, j, k):
+    def value(i, j, k) -> Any:
         edges = [e[i, k], *([e[k, i]] if twice else []), *([e[k, j]] if far else [])]
         edges += [e[j, k]] if twice and far else []
         linears = [layer.value, *(layer.further_values or ())]
