@@ -28,7 +28,7 @@ class Stepper:
         self.config = preset(name, algorithms=algorithm, processor=processor, seeds=tuple(range(seeds)), sizes=(size,))
         self.programs = Programs(self.config)
         self.state = self.programs.initial_state()
-        self.batch = Feed(self.config).meal(0).on_device().packed
+        self.batch = Feed(self.config).batch(0).on_device().packed
 
     def seconds(self) -> tuple[float, float]:
         """What a step takes: by the clock, and of the processor, all threads together."""

@@ -29,8 +29,8 @@ from narkit import machine
 from narkit.algorithms import ALGORITHMS
 from narkit.cli.sweep_display import SweepDisplay
 from narkit.sweeps.cells import Cell, SweepDirectory, make_cells
-from narkit.sweeps.executor import How, Progress, SweepOptions
-from narkit.sweeps.executors.cluster_worker import Result, run_order
+from narkit.sweeps.executor import CellProgress, How, SweepOptions
+from narkit.sweeps.executors.cluster_worker import Result, run_assignment
 from narkit.sweeps.executors.ray import Ray
 from narkit.sweeps.sweep import run_sweep
 from narkit.sweeps.systems import System
@@ -67,7 +67,7 @@ class Watching(SweepDisplay):
         super().__init__(Console(quiet=True), cells, directory, predicts=False)
         self.first_step: float | None = None
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         super().cell_progress(cell, progress)
         if self.first_step is None and progress.phase == "training" and progress.step:
             self.first_step = time.perf_counter()
@@ -156,7 +156,7 @@ def in_new_process(record: bytes, *arguments: str) -> Measured:
 def measure_here(kind: str, workers: int, count: int, seconds: float, record: Path) -> Measured:
     start_ray(workers)
     if kind == "real":
-        return measure(real_cells(count), run_order)
+        return measure(real_cells(count), run_assignment)
     work = Sleeping(seconds, record.read_bytes())
     measure(sleeping_cells(workers, "warm_up"), Sleeping(20.0, work.record))  # all workers start and import narkit
     return measure(sleeping_cells(count, "sleeping"), work)

@@ -21,15 +21,16 @@ from narkit.bench import launches
 from narkit.compiler import OPTIONS
 from narkit.fused import availability, launch
 from narkit.models import objective
+from narkit.models.interfaces import EdgePointers
 from narkit.models.network import DeviceBatch
 
 
-def compiled(description: str, algorithm: str, processor: str, size: int, mode: str) -> str:
+def compiled(description: str, algorithm: str, processor: str, edge_pointers: str, size: int, mode: str) -> str:
     """The program of a training step's loss and gradient for the GPU that is described."""
     gpus = topologies.get_topology_desc("gpu", "cuda", target_config=description, topology="1x1x1").devices
     where = NamedSharding(Mesh(gpus, ("x",)), PartitionSpec())
     batch = DeviceBatch.of(narkit.sample(algorithm, size=size, batch_size=32, seed=0))
-    reasoner = narkit.Reasoner(algorithm, processor, key=jax.random.key(0))
+    reasoner = narkit.Reasoner(algorithm, processor, edge_pointers=edge_pointers, key=jax.random.key(0))
     arguments = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), (reasoner, batch))
     launch.compute_capability = lambda: 90  # there is no GPU to ask
     with availability.use(mode):
@@ -43,10 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("description", type=Path, help="the file that describes the GPU")
     parser.add_argument("--algorithm", default="bfs")
     parser.add_argument("--processor", default="team")
+    choices = [how.value for how in EdgePointers]
+    parser.add_argument("--edge-pointers", choices=choices, default=EdgePointers.MEANS.value)
     parser.add_argument("--size", type=int, default=16)
     parser.add_argument("--mode", choices=[mode.value for mode in availability.Mode], default="fused")
     given = parser.parse_args(arguments)
-    program = compiled(given.description.read_text(), given.algorithm, given.processor, given.size, given.mode)
+    network = (given.algorithm, given.processor, given.edge_pointers)
+    program = compiled(given.description.read_text(), *network, given.size, given.mode)
     found = launches.count(program)
     print(f"launches per processor step of {given.processor} on {given.algorithm}, {given.size} nodes, {given.mode}:")
     print("forward ", found.forward.kinds)

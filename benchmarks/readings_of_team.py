@@ -34,7 +34,7 @@ from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Pro
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
 from narkit.training.config import BENCHMARK, Validation
 from narkit.training.presets import preset
-from narkit.training.trainer import Trainer
+from narkit.training.trainer import Hooks, Trainer
 
 SLOPE = 0.01
 TEST = Validation("test", 64, 32, BENCHMARK)
@@ -156,7 +156,8 @@ def train(algorithm: str, name: str, seeds: int, options: dict[str, Any], settin
     own = {"processor": "reading_of_team", "processor_options": {"name": name}} if name in READINGS else {}
     config = preset(settings, algorithms=algorithm, seeds=tuple(range(seeds)), **({"processor": name} | own | options))
     config = config.replace(validations=(*config.validations, TEST), test=False)
-    trainer = Trainer(config, on_point=lambda trainer: print(name, trainer.progress.curve[-1].scores, flush=True))
+    hooks = Hooks(on_point=lambda trainer: print(name, trainer.progress.curve[-1].scores, flush=True))
+    trainer = Trainer(config, hooks=hooks)
     trainer.prepare()
     trainer.run()
     kernels = "plain" if trainer.programs.acceleration.form is None else "fused"

@@ -16,9 +16,10 @@ from typer.testing import CliRunner, Result
 
 import narkit
 from narkit.cli import app
-from narkit.cli.listing import LISTS, TYPICAL_LENGTHS, measured_length
+from narkit.cli.listing import LISTS
 from narkit.cli.show import print_run
 from narkit.data.execution import random_run
+from narkit.data.lengths import PROCESSOR_STEPS, SIZES, measured_steps
 from narkit.interop import tables
 from narkit.report.picture import draw
 from narkit.training.presets import IN_WORDS, PRESETS
@@ -98,7 +99,7 @@ def test_lists_for_machines() -> None:
     assert bfs["outputs"]["pi"] == {
         "location": "node", "kind": "pointer", "meaning": narkit.ALGORITHMS["bfs"].spec["pi"].meaning,
     }  # fmt: skip
-    assert bfs["typical_steps"] == TYPICAL_LENGTHS["bfs"] and bfs["summary"].startswith("Breadth-first")
+    assert bfs["typical_steps"] == 8 and bfs["summary"].startswith("Breadth-first")
     names = [entry["name"] for entry in json.loads(narkit_command("list", "processors", "--json").output)]
     assert names == list(narkit.PROCESSORS)
 
@@ -131,8 +132,9 @@ def test_every_preset_is_told_in_words() -> None:
     assert all(summaries) and len(set(summaries)) == len(summaries)  # no two processors are told alike
 
 
-def test_typical_lengths_are_those_measured() -> None:
-    assert {name: measured_length(name) for name in TYPICAL_LENGTHS} == TYPICAL_LENGTHS
+def test_the_steps_of_batches_are_those_measured() -> None:
+    known = {name: steps[SIZES.index(16)] for name, steps in PROCESSOR_STEPS.items()}
+    assert {name: measured_steps(name, 16) for name in known} == pytest.approx(known, abs=0.06)
 
 
 def test_show_follows_the_run() -> None:
@@ -211,13 +213,13 @@ def test_export_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(np, "savez_compressed", fail)
     with pytest.raises(KeyboardInterrupt):
-        tables.write_archive(tmp_path / "bfs.npz", {"lengths": np.ones(1)})
+        tables.write(narkit.sample("bfs", size=4), tmp_path / "bfs.npz")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_export_gives_usual_permissions(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
-    tables.write_archive(tmp_path / "bfs.npz", {"lengths": np.ones(1)})
+    tables.write(narkit.sample("bfs", size=4), tmp_path / "bfs.npz")
     assert (tmp_path / "bfs.npz").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 

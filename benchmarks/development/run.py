@@ -150,7 +150,7 @@ def main() -> None:
     num_samples = max(64, 32 * min(ALGORITHMS[name].multiplier, 8))
     test = EvaluationSet.of(benchmark_set(name, options.test_size, num_samples, TEST_SEED), 32)
     state = run.initial_state()
-    examples = [meal.packed for meal in reversed(feed.examples())]
+    examples = [batch.packed for batch in reversed(feed.examples())]
     run.compile(state, examples, [validation.kept_parts[0], next(test.parts())])
 
     best = {"raw": Best(state[0]), "average": Best(state[0])}

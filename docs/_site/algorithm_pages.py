@@ -9,11 +9,11 @@ from pathlib import Path
 
 import narkit
 from narkit.algorithms.meanings import value_names
-from narkit.cli.listing import SIZE, TYPICAL_LENGTHS
+from narkit.cli.listing import SIZE, steps_of_batches
 from narkit.data.eventful import eventful_run, readable_size
 from narkit.report.grid import read_grid
 from narkit.report.picture import draw
-from narkit.report.rendering import Row, Table, text
+from narkit.report.rendering import Table, TableRow, text
 from narkit.report.tables import algorithm_table
 from narkit.spec import Algorithm, Kind, Location, Probe, Stage, stage_of
 
@@ -63,7 +63,8 @@ def pages(results: Path) -> dict[str, str | bytes]:
     return made
 
 
-def _index(rows: dict[str, Row]) -> str:
+def _index(rows: dict[str, TableRow]) -> str:
+    steps = steps_of_batches()
     lines = [
         "# The thirty algorithms",
         "",
@@ -76,13 +77,12 @@ def _index(rows: dict[str, Row]) -> str:
     for category, entries in _by_category().items():
         for entry in entries:
             title = rows[entry.name].label if entry.name in rows else entry.name
-            steps = TYPICAL_LENGTHS.get(entry.name, "")
-            lines.append(f"| [{title}]({entry.name}.md) | {category} | {entry.summary} | {steps} |")
+            lines.append(f"| [{title}]({entry.name}.md) | {category} | {entry.summary} | {steps[entry.name]} |")
     lines += ["", "The same on the command line: `narkit list`, `narkit data show bfs`."]
     return "\n".join(lines) + "\n"
 
 
-def _page(entry: Algorithm, table: Table, row: Row | None) -> str:
+def _page(entry: Algorithm, table: Table, row: TableRow | None) -> str:
     title = row.label if row else entry.name
     samples = 32 * entry.multiplier
     lines = [
@@ -91,8 +91,8 @@ def _page(entry: Algorithm, table: Table, row: Row | None) -> str:
         inspect.getdoc(entry.function) or "",
         "",
         f"`{entry.name}` belongs to the category *{entry.category}*. The official test split has {samples} instances of"
-        f" {entry.nodes_of_size(64)} nodes; a typical run on {entry.nodes_of_size(SIZE)} nodes takes"
-        f" {TYPICAL_LENGTHS[entry.name]} steps.",
+        f" {entry.nodes_of_size(64)} nodes; a training batch on {entry.nodes_of_size(SIZE)} nodes takes"
+        f" {steps_of_batches()[entry.name]} steps.",
         "",
         "## A run",
         "",
@@ -148,11 +148,11 @@ def _kind(entry: Algorithm, name: str, probe: Probe) -> str:
     return f"{kind}, the same at every step" if probe.constant else kind
 
 
-def _scores(table: Table, row: Row | None) -> list[str]:
+def _scores(table: Table, row: TableRow | None) -> list[str]:
     if row is None:
         return ["No table has a row for this algorithm.", ""]
     groups: dict[str, dict[str, str]] = {}
-    for heading, cell in zip(table.headings, row.cells, strict=True):
+    for heading, cell in zip(table.headings, row.entries, strict=True):
         groups.setdefault(heading.group or heading.label, {})[heading.label] = text(cell)
     labels = list(dict.fromkeys(label for cells in groups.values() for label in cells))
     lines = [f"| system | {' | '.join(labels)} |", f"| --- |{' ---: |' * len(labels)}"]

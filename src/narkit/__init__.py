@@ -10,7 +10,7 @@ import importlib.util
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public name -> the module that it comes from. The imports at the end say the same to type checkers.
 _MODULES = {

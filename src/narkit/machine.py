@@ -60,8 +60,8 @@ def commit() -> str:
     The variable NARKIT_COMMIT, if set, says it instead: for copies of a tree on another machine. Where the package is
     not part of a repository it is `unknown`, also if it was installed into a folder inside of one.
     """
-    if told := os.environ.get("NARKIT_COMMIT"):
-        return told
+    if commit := os.environ.get("NARKIT_COMMIT"):
+        return commit
     try:
         run = {"cwd": PACKAGE, "capture_output": True, "text": True, "check": True}
         subprocess.run(["git", "ls-files", "--error-unmatch", "__init__.py"], **run)

@@ -211,5 +211,5 @@ def _kinds(kind: type) -> dict[str, Any]:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """Of every field that has one: what errors give as the example."""
+    """The default of every field that has one: what errors give as the example."""
     return {field.name: field.default for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from narkit.bench.subjects import load_plain_team
+from narkit.bench.training_steps import load_plain_team
 from narkit.training.presets import preset
 
 

@@ -10,16 +10,25 @@ import jax
 import pytest
 from typer.testing import CliRunner, Result
 
-from narkit.bench import projection, subjects
-from narkit.bench.subjects import NarkitSubject
-from narkit.bench.train import Options, as_json, pipelined, warm_up
-from narkit.bench.train_record import NARKIT, PLAIN, Cell, Compilation, Evaluation, Failure, Record
+from narkit.bench import training_steps
+from narkit.bench.evaluations import Evaluations
+from narkit.bench.train import BenchOptions, pipelined, warm_up
+from narkit.bench.train_record import (
+    NARKIT,
+    PLAIN,
+    BenchRecord,
+    Compilation,
+    EvaluationTime,
+    FailedMeasurement,
+    Measurement,
+)
 from narkit.bench.train_report import as_markdown
+from narkit.bench.training_steps import NarkitStep
 from narkit.cli import app
 from narkit.data.stream import TrainingStream
 from narkit.spec import ALGORITHMS
 from narkit.training.config import TrainConfig, Validation
-from narkit.training.feed import Feed, Meal
+from narkit.training.feed import Feed, TrainingBatch
 from narkit.training.trainer import IN_FLIGHT, TURN, Trainer
 
 SMALL = ["--algorithm", "bfs", "--processor", "mpnn", "--sizes", "4,5", "--seeds", "2", "--steps", "2"]
@@ -45,7 +54,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_record_has_every_size_with_its_times(stored: Path) -> None:
-    record = Record.from_json(stored.read_text())
+    record = BenchRecord.from_json(stored.read_text())
     assert record.complete and not record.failures and record.backend == "cpu"
     assert [cell.place for cell in record.cells] == [(NARKIT, "mpnn", "bfs", 4), (NARKIT, "mpnn", "bfs", 5)]
     for cell in record.cells:
@@ -57,27 +66,26 @@ def test_the_record_has_every_size_with_its_times(stored: Path) -> None:
         assert cell.program_bytes is not None and cell.program_bytes > 0
         assert set(cell.paths.values()) <= {"fused", "plain"}
     assert [c.programs for c in record.compilations] == [sum(len(cell.compile_seconds) for cell in record.cells)]
-    assert json.loads(stored.read_text())["projections"]["mpnn"]["algorithms"] == 1
 
 
 def test_the_page_is_written_beside_the_record(stored: Path) -> None:
     page = stored.with_suffix(".md").read_text()
-    assert page == as_markdown(Record.from_json(stored.read_text()))
+    assert page == as_markdown(BenchRecord.from_json(stored.read_text()))
     assert "## mpnn (narkit)" in page and page.count("| bfs | 4 |") == 1
-    assert "plain JAX" not in page and "The sum" not in page and "Failures" not in page
+    assert "plain JAX" not in page and "Failures" not in page
 
 
 def test_the_stored_page_is_that_of_the_stored_record() -> None:
     folder = Path(__file__).parents[2] / "benchmarks"
-    record = Record.from_json((folder / "train.json").read_text())
+    record = BenchRecord.from_json((folder / "train.json").read_text())
     assert (folder / "train.md").read_text() == as_markdown(record), "make it with train_report.as_markdown"
 
 
 def test_appending_measures_only_what_is_missing(stored: Path) -> None:
-    before = Record.from_json(stored.read_text()).cells
+    before = BenchRecord.from_json(stored.read_text()).cells
     result = bench(*SMALL, "--out", str(stored), "--append")
     assert result.exit_code == 0, result.output
-    assert Record.from_json(stored.read_text()).cells == before
+    assert BenchRecord.from_json(stored.read_text()).cells == before
 
 
 def test_appending_to_other_measurements_is_refused(stored: Path) -> None:
@@ -90,13 +98,13 @@ def test_appending_to_other_measurements_is_refused(stored: Path) -> None:
 
 
 def test_a_preset_gives_the_settings_of_a_step(stored: Path) -> None:
-    config = Options(("bfs",), preset="clrs2022", sizes=(16,)).config("mpnn", "bfs")
+    config = BenchOptions(("bfs",), preset="clrs2022", sizes=(16,)).config("mpnn", "bfs")
     assert (config.teacher_forcing, config.reprediction, config.gradient_clip) == (0.5, "hard", 0.0)
     assert not config.fixed_training_set  # which a step does not depend on
-    plus = Options(("bfs",), preset="plus").config("team", "bfs")
+    plus = BenchOptions(("bfs",), preset="plus").config("team", "bfs")
     assert plus.averages and plus.skipped_steps == 50 and plus.hint_gradient == 0.5
-    assert Options(("bfs",)).config("team", "bfs").unrolling == TrainConfig(("bfs",)).unrolling
-    record = Record.from_json(stored.read_text())
+    assert BenchOptions(("bfs",)).config("team", "bfs").unrolling == TrainConfig(("bfs",)).unrolling
+    record = BenchRecord.from_json(stored.read_text())
     assert record.preset == "paper" and "preset" not in as_markdown(record)
     assert "settings of the preset plus" in as_markdown(dataclasses.replace(record, preset="plus"))
     older = json.loads(stored.read_text())
@@ -149,13 +157,13 @@ def test_the_same_measurements_are_replaced(stored: Path) -> None:
     path.write_text(stored.read_text())
     result = bench(*SMALL, "--budget", "0", "--out", str(path.with_suffix("")))
     assert result.exit_code == 0, result.output
-    assert Record.from_json(path.read_text()).cells == []
+    assert BenchRecord.from_json(path.read_text()).cells == []
 
 
 def test_a_spent_budget_leaves_a_record(tmp_path: Path) -> None:
     result = bench(*SMALL, "--out", str(tmp_path / "train.json"), "--budget", "0")
     assert result.exit_code == 0, result.output
-    record = Record.from_json((tmp_path / "train.json").read_text())
+    record = BenchRecord.from_json((tmp_path / "train.json").read_text())
     assert record.cells == [] and not record.complete
     assert "--append goes on" in words(result)
 
@@ -209,7 +217,7 @@ def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) 
     wanted = ["--algorithm", "insertion_sort,bfs", "--processor", "team", "--sizes", "4", "--seeds", "1", "--plain"]
     result = bench(*SMALL, *wanted, "--out", str(path))
     assert result.exit_code == 0, result.output
-    record = Record.from_json(path.read_text())
+    record = BenchRecord.from_json(path.read_text())
     measured = [(cell.implementation, cell.algorithm) for cell in record.cells]
     assert measured == [(NARKIT, "insertion_sort"), (NARKIT, "bfs"), (PLAIN, "bfs")]
     (failure,) = record.failures
@@ -220,12 +228,12 @@ def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) 
 
 @pytest.mark.parametrize("size, where", [(None, "the network"), (0, "validation and test"), (16, "n = 16")])
 def test_failures_say_what_failed(size: int | None, where: str) -> None:
-    failure = Failure.of(MemoryError("too much\nof it"), NARKIT, "team", "bfs", size)
+    failure = FailedMeasurement.of(MemoryError("too much\nof it"), NARKIT, "team", "bfs", size)
     assert failure.where == where and failure.error == "MemoryError: too much"
 
 
 def test_a_missing_transcription_is_not_blamed_on_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "PLAIN_SCRIPT", tmp_path / "plain_team.py")
+    monkeypatch.setattr(training_steps, "PLAIN_SCRIPT", tmp_path / "plain_team.py")
     result = bench(*SMALL, "--processor", "team", "--plain", "--out", str(tmp_path / "train.json"))
     assert result.exit_code == 2 and "comes with the source tree" in words(result)
     assert "--plain" in words(result) and "--out" not in words(result)
@@ -261,23 +269,23 @@ class TurnsOfThreads:
         self.config = config
         self.turns: list[float] = []
 
-    def compile(self, meal: Meal) -> jax.stages.Compiled:
+    def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
         return jax.jit(lambda: 0).lower().compile()
 
-    def run(self, meal: Meal) -> jax.Array:
+    def run(self, batch: TrainingBatch) -> jax.Array:
         self.turns.append(sys.getswitchinterval())
         return jax.numpy.zeros(1)
 
-    def processor_steps(self, meal: Meal) -> int:
-        return meal.num_steps
+    def processor_steps(self, batch: TrainingBatch) -> int:
+        return batch.num_steps
 
 
 def test_threads_take_turns_as_often_as_in_training() -> None:
-    subject = TurnsOfThreads(TrainConfig(("bfs",), sizes=(4,), batch_size=2, seeds=(0,)))
+    training_step = TurnsOfThreads(TrainConfig(("bfs",), sizes=(4,), batch_size=2, seeds=(0,)))
     before = sys.getswitchinterval()
-    run = pipelined(subject, Feed(subject.config), steps=3)
+    run = pipelined(training_step, Feed(training_step.config), steps=3)
     assert len(run.processor_steps) == 3 and run.seconds > 0
-    assert subject.turns == pytest.approx([TURN] * (warm_up(3) + 3 + IN_FLIGHT))
+    assert training_step.turns == pytest.approx([TURN] * (warm_up(3) + 3 + IN_FLIGHT))
     assert sys.getswitchinterval() == before
 
 
@@ -285,30 +293,30 @@ def test_threads_take_turns_as_often_as_in_training() -> None:
 def test_validation_and_test_are_the_programs_of_a_run() -> None:
     validations = (Validation("id", 4, 4), Validation("ood", 5, 4))
     config = TrainConfig(("bfs",), "mpnn", hidden_size=4, sizes=(4,), batch_size=2, seeds=(0,), validations=validations)
-    subject = NarkitSubject(config)
-    evaluations = projection.Evaluations(subject)
+    training_step = NarkitStep(config)
+    evaluations = Evaluations(training_step)
     for compile_program in evaluations.compile_jobs():
         compile_program()
-    compiled = set(subject.programs._predictions)
+    compiled = set(training_step.programs._predictions)
     found = evaluations.timed()
     assert found.validation_seconds > 0 and found.test_seconds > 0
-    assert set(subject.programs._predictions) == compiled  # nothing was compiled while the clock ran
+    assert set(training_step.programs._predictions) == compiled  # nothing was compiled while the clock ran
     trainer = Trainer(config)
     trainer.prepare()
     assert set(trainer.programs._predictions) == compiled
 
 
-def full_record() -> Record:
+def full_record() -> BenchRecord:
     """Every algorithm: 2 ms a step, 4 processor steps, a validation of 0.1 s, a test of 1 s, 3 s of compilation."""
     sizes = [4, 16]
-    record = Record(
+    record = BenchRecord(
         device="none", backend="gpu", cpu="", hidden_size=8, batch_size=2, num_seeds=5, sizes=sizes,
         compilation_cache=False, versions={}, commit="", date="",
     )  # fmt: skip
     for name, entry in ALGORITHMS.items():
         for size in entry.training_sizes(sizes):
             record.cells.append(
-                Cell(
+                Measurement(
                     NARKIT, "team", name, size, size, steps=100, processor_steps=4.0, step_ms=2.0,
                     processor_step_ms=0.5, loop_ms=0.4, outside_ms=0.4, waiting_share=0.0,
                     launches={"forward": {"fusion": 3}, "backward": {"fusion": 4}, "outside": {}},
@@ -316,7 +324,7 @@ def full_record() -> Record:
                 )
             )  # fmt: skip
         record.compilations.append(Compilation(NARKIT, "team", name, 3, 3.0, 1, [1.0, 1.0, 1.0]))
-        record.evaluations.append(Evaluation("team", name, 0.1, 1.0))
+        record.evaluations.append(EvaluationTime("team", name, 0.1, 1.0))
     return record
 
 
@@ -331,22 +339,14 @@ def test_the_page_compares_with_plain_jax_what_one_run_measured() -> None:
     assert "| team | bfs | 16 | 2.000 |" not in as_markdown(record)
 
 
-def test_the_page_has_the_sum_and_what_it_lacks_and_what_failed() -> None:
+def test_the_page_has_every_measurement_and_what_failed() -> None:
     record = full_record()
-    page = as_markdown(record)
-    assert "| team | 30 | 16.5 | 10.0 | 2.5 | 2.5 | 1.5 | 0.825 |" in page and "- team" not in page
-    assert "| bfs | 4 | 3 | 4 | 0 | 4.0 | 0.500 | 0.400 | 0.400 | 2.000 | 0.0 % | 1.0 | 0 |" in page
+    assert "| bfs | 4 | 3 | 4 | 0 | 4.0 | 0.500 | 0.400 | 0.400 | 2.000 | 0.0 % | 1.0 | 0 |" in as_markdown(record)
     record.forget(NARKIT, "team", "bfs")
-    record.failures.append(Failure.of(MemoryError("too much"), NARKIT, "team", "bfs", 16))
+    record.failures.append(FailedMeasurement.of(MemoryError("too much"), NARKIT, "team", "bfs", 16))
     page = as_markdown(record)
-    assert "- team: without bfs\n" in page and "- bfs, team (narkit), n = 16: MemoryError: too much\n" in page
+    assert "| bfs | 4 |" not in page and "- bfs, team (narkit), n = 16: MemoryError: too much\n" in page
     assert "Not complete" in page
-    for name in sorted(ALGORITHMS)[4:]:
-        record.forget(NARKIT, "team", name)
-    record.evaluations.clear()
-    page = as_markdown(record)
-    assert "- team: only of activity_selector, articulation_points, bellman_ford\n" in page
-    assert " | not timed | not timed | " in page
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -356,17 +356,11 @@ def test_sizes_are_those_of_training(name: str) -> None:
     assert {stream.size(step) for step in range(6)} == set(ALGORITHMS[name].training_sizes(sizes))
 
 
-def test_the_projection_follows_its_formula() -> None:
+def test_a_record_reads_as_it_was_written() -> None:
     record = full_record()
-    found = projection.project(record, "team")
-    assert found is not None and not found.missing and found.algorithms == len(ALGORITHMS)
-    count = len(ALGORITHMS)
-    assert found.training == pytest.approx(count * 20.0)
-    assert found.validation == pytest.approx(count * 50 * 0.1)
-    assert found.test == pytest.approx(count * 5 * 1.0)
-    assert found.total == pytest.approx(count * (20 + 5 + 5 + 3))
-    assert found.milliseconds_per_processor_step == pytest.approx(1e3 * 33 / 40_000)
-    assert Record.from_json(as_json(record)) == record
+    assert BenchRecord.from_json(record.to_json()) == record
+    older = json.loads(record.to_json()) | {"projections": {}}  # which records had up to narkit 0.1
+    assert BenchRecord.from_json(json.dumps(older)) == record
 
 
 def test_measuring_the_plain_network_keeps_the_evaluations_of_the_other() -> None:
@@ -375,12 +369,3 @@ def test_measuring_the_plain_network_keeps_the_evaluations_of_the_other() -> Non
     assert record == full_record()
     record.forget(NARKIT, "team", "bfs")
     assert "bfs" not in {entry.algorithm for entry in (*record.cells, *record.compilations, *record.evaluations)}
-
-
-def test_what_the_projection_lacks_is_named() -> None:
-    record = full_record()
-    record.forget(NARKIT, "team", "bfs")
-    record.evaluations.pop()
-    found = projection.project(record, "team")
-    assert found is not None and found.missing == ["bfs"] and len(found.without_evaluation) == 1
-    assert projection.project(record, "mpnn") is None

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from narkit.fused import latent_features, messages
-from narkit.fused.latent_features import FeatureWeights, Options
+from narkit.fused.latent_features import FeatureWeights, Made, Options
 from narkit.fused.latent_step import StepOptions, StepWeights, latent_step
 from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.update import UpdateWeights
@@ -43,6 +43,7 @@ class Problem(NamedTuple):
     features: FeatureWeights
     message: tuple[Any, ...]  # arguments of `MessageWeights.of`
     update: tuple[Any, ...]  # arguments of `UpdateWeights.of`
+    added: Array | None  # to logits
 
 
 class Case(NamedTuple):
@@ -57,6 +58,7 @@ class Case(NamedTuple):
     scale: float = 1.0
     gated: bool = True
     norm: bool = False
+    added: bool = False  # whether logits get more, and others read the attention's weights
 
     @property
     def options(self) -> StepOptions:
@@ -89,30 +91,33 @@ def draw(seeds: int, samples: int, case: Case) -> tuple[Problem, Any]:
             jnp.stack([square(), square()][: 1 + case.gated], axis=1), square() if case.gated else None,
             normal(2 + case.gated, H), *([square()] if case.mean else []),
         ),
+        added=normal(samples, n, n, n) if case.added else None,
     )  # fmt: skip
-    return problem, (normal(samples, n, H), normal(samples, n, n, case.num_features))
+    d_made = Made(normal(samples, n, n, case.num_features), normal(samples, n, n, n, scale=3.0) if case.added else None)
+    return problem, (normal(samples, n, H), d_made)
 
 
-def fused(case: Case, problem: Problem) -> tuple[Array, Array]:
-    """The next hidden state and the features of one seed by the kernels."""
+def fused(case: Case, problem: Problem) -> tuple[Array, Made]:
+    """The next hidden state, and what is made of triplets, of one seed by the kernels."""
     weights = StepWeights(
         problem.features, MessageWeights.of(*problem.message), UpdateWeights.of(*problem.update)
     )  # fmt: skip
-    return latent_step(problem.terms, problem.scalars, problem.hidden, weights, case.options)
+    return latent_step(problem.terms, problem.scalars, problem.hidden, weights, case.options, problem.added)
 
 
 def chosen_senders(case: Case, problem: Problem) -> Array:
     """Whose message the kernels found to be the highest, for every receiver and feature."""
-    features = latent_features.forward(problem.terms, problem.scalars, problem.features, case.options.features)
+    given = (problem.terms, problem.scalars, problem.features, case.options.features, problem.added)
+    features = latent_features.forward(*given).features
     weights = MessageWeights.of(*problem.message)
     return messages.forward_saving(problem.terms, features, weights, case.options.messages).best
 
 
-def plain_features(case: Case, terms: Array, s: Array, weights: FeatureWeights) -> Array:
-    """`[sum_k alpha_ijk s_ik || sum_k alpha_ijk s_jk || s_ij || max_k m_ijk]`"""
+def plain_features(case: Case, terms: Array, s: Array, weights: FeatureWeights, added: Array | None) -> Made:
+    """`[sum_k alpha_ijk s_ik || sum_k alpha_ijk s_jk || s_ij || max_k m_ijk]`, and alpha if something is added."""
     nodes = jnp.split(terms[..., : 3 * H], 3, axis=-1)
     logits: Any = attention_logits(SLOPE, nodes, s, weights.attention)
-    alpha = jax.nn.softmax(case.scale * logits, axis=-1)
+    alpha = jax.nn.softmax(case.scale * logits + (0.0 if added is None else added), axis=-1)
     parts = [jnp.einsum("bijk,bikp->bijp", alpha, s)]
     if case.values_of_jk:
         parts.append(jnp.einsum("bijk,bjkp->bijp", alpha, s))
@@ -125,7 +130,7 @@ def plain_features(case: Case, terms: Array, s: Array, weights: FeatureWeights) 
         # Not by `max`, whose gradient compares with numbers that the compiler may have rounded otherwise.
         highest = jnp.take_along_axis(m, m.argmax(1)[:, None], axis=1)[:, 0]
         parts.append(highest + of_i[:, :, None] + of_j[:, None] + ij)
-    return jnp.concatenate(parts, axis=-1)
+    return Made(jnp.concatenate(parts, axis=-1), None if added is None else alpha)
 
 
 @jax.custom_vjp
@@ -157,14 +162,14 @@ def _pull_through_norm(x: Array, d: Array) -> tuple[Array]:
 normalised.defvjp(lambda x: (normalised(x), x), _pull_through_norm)
 
 
-def plain(case: Case, problem: Problem, senders: Array) -> tuple[tuple[Array, Array], Array]:
+def plain(case: Case, problem: Problem, senders: Array) -> tuple[tuple[Array, Made], Array]:
     """The same by plain formulas; and by how much the messages of `senders` miss the maximum."""
-    terms, s, hidden, features, message, (on_message, gate, vectors, *on_mean) = problem
+    terms, s, hidden, features, message, (on_message, gate, vectors, *on_mean), added = problem
     _, value, value_offset, products, biases = message
     count = 3 + case.gated
     receive, send, *before = jnp.split(terms[..., 3 * H : (3 + count) * H], count, axis=-1)
-    c = plain_features(case, terms, s, features)
-    latents = jax.nn.relu(product_of_halves(c, value) + value_offset)
+    made = plain_features(case, terms, s, features, added)
+    latents = jax.nn.relu(product_of_halves(made.features, value) + value_offset)
     if case.norm:
         latents = normalised(latents)
     inner = rounded_on_the_way_back(product(latents, products[0]) + receive[:, None] + send[:, :, None])
@@ -175,7 +180,7 @@ def plain(case: Case, problem: Problem, senders: Array) -> tuple[tuple[Array, Ar
     if case.mean:
         before[0] = before[0] + product_of_message(sent.mean(1), on_mean[0])
     result = updated(before[0], before[-1], hidden, gate, vectors)
-    return (result, c), jax.lax.stop_gradient(sent.max(1) - received)
+    return (result, made), jax.lax.stop_gradient(sent.max(1) - received)
 
 
 def assert_equal_to_plain(seeds: int, samples: int, case: Case, device: Any, flips: int = 0) -> None:

@@ -16,10 +16,14 @@ import pytest
 HERE = Path(__file__).parent
 FORMULAS = [
     "test_fused.py", "test_fused_edge_attention.py", "test_fused_triplets.py", "test_fused_triplet_logits.py",
-    "test_fused_latent_step.py", "test_fused_team_options.py",
+    "test_fused_latent_step.py", "test_fused_team_options.py", "test_fused_whole_pointers.py",
 ]  # fmt: skip
 # With those that take too long for the default tests.
-NETWORKS = ["test_fused.py::test_network_equals_plain_network", "test_fused_team_options.py"]
+NETWORKS = [
+    "test_fused.py::test_network_equals_plain_network", "test_fused_team_options.py",
+    *(f"test_fused_whole_pointers.py::test_network_equals_plain_network[{case}]"
+      for case in ("floyd_warshall-4", "matrix_chain_order-5", "optimal_bst-4")),
+]  # fmt: skip
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 import narkit
-from narkit.bench.subjects import load_plain_team
+from narkit.bench.training_steps import load_plain_team
 from narkit.fused import accelerate, messages
 from narkit.fused.messages import MessageWeights
 from narkit.models import objective

@@ -31,6 +31,7 @@ from . import (
     plain_readout,
     plain_team_options,
     plain_triplets,
+    whole_pointers,
 )
 from .plain_latent_step import Case
 from .plain_step import assert_equal_to_plain
@@ -71,6 +72,14 @@ def test_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)
+@pytest.mark.parametrize("algorithm", EDGE_POINTERS)
+def test_whole_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
+    for processor in PROCESSORS:
+        paths = report_paths(algorithm, processor, num_nodes, edge_pointers="lossless")
+        assert set(paths.values()) == {"fused"}, paths
+
+
+@pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("attends", [True, False], ids=["attention", "no attention"])
 def test_step_equals_plain_formulas(attends: bool, num_nodes: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
@@ -85,6 +94,15 @@ def test_step_over_latents_equals_plain_formulas(num_scalars: int, num_nodes: in
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)
     case = Case(num_nodes, num_scalars, scale=1.1)
     plain_latent_step.assert_equal_to_plain(seeds, samples, case, device=cpu(), flips=4)
+
+
+@pytest.mark.parametrize("num_nodes", [4, 7, 11, 13, 16, 20])
+@pytest.mark.parametrize("num_scalars", [3, 26, 32, 34, 46])
+def test_step_with_further_logits_equals_plain_formulas(num_scalars: int, num_nodes: int) -> None:
+    """As in networks that read edge pointers whole, which have as many scalars."""
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    case = Case(num_nodes, num_scalars, scale=0.9, added=True)
+    plain_latent_step.assert_equal_to_plain(2, 2, case, device=cpu(), flips=4)
 
 
 @pytest.mark.parametrize("num_scalars", [1, 4, 8, 10])
@@ -229,6 +247,20 @@ def test_network_equals_plain_network(algorithm: str, hint_gradient: float, proc
     assert_networks_agree(algorithm, processor, Unrolling(hint_gradient=hint_gradient), 0.99)
 
 
+@pytest.mark.parametrize("algorithm", EDGE_POINTERS)
+@pytest.mark.parametrize("hint_gradient", [1.0, 0.5])
+def test_network_with_whole_edge_pointers_equals_plain_network(algorithm: str, hint_gradient: float) -> None:
+    reasoner = whole_pointers.network(algorithm, "team_plus")
+    assert_networks_agree(algorithm, reasoner, Unrolling(hint_gradient=hint_gradient), 0.99)
+
+
+@pytest.mark.parametrize("algorithm", EDGE_POINTERS)
+@pytest.mark.parametrize("size", [7, 16, 33, 64])
+def test_step_with_whole_edge_pointers_equals_plain_formulas(algorithm: str, size: int) -> None:
+    assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
+    whole_pointers.assert_steps_agree(algorithm, size, cpu())
+
+
 @pytest.mark.parametrize("processor", ["mpnn", "pgn", "gpgn", "deepsets", "triplet_pgn"])
 @pytest.mark.parametrize("options", [Unrolling(), Unrolling(0.5, "hard")], ids=["soft", "forced and hard"])
 @pytest.mark.parametrize("algorithm", ["bfs", "mst_prim"])
@@ -237,12 +269,14 @@ def test_networks_of_message_passing_equal_plain_ones(algorithm: str, options: U
     assert_networks_agree(algorithm, processor, options, 0.97)
 
 
-def assert_networks_agree(algorithm: str, processor: str, options: Unrolling, cosine: float) -> None:
+def assert_networks_agree(algorithm: str, processor: str | narkit.Reasoner, options: Unrolling, cosine: float) -> None:
     """Loss and gradients of a network as it trains. Rounding decides between nearly equal messages, so these compare
     directions. On the CPU the same kernels are compared leaf by leaf (`test_fused.assert_same_gradients`), and above
     each of them with formulas that round as it does."""
     batch = DeviceBatch.of(narkit.sample(algorithm, size=16, batch_size=8, seed=0))
-    reasoner = narkit.Reasoner(algorithm, processor, key=jax.random.key(0))
+    reasoner = processor
+    if not isinstance(reasoner, narkit.Reasoner):
+        reasoner = narkit.Reasoner(algorithm, reasoner, key=jax.random.key(0))
 
     def run(reasoner: narkit.Reasoner, batch: DeviceBatch) -> Any:
         how = {"key": jax.random.key(1), "options": options, "bind": accelerate(reasoner, options).form}

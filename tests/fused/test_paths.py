@@ -39,6 +39,18 @@ def test_paths_of_edge_pointers(algorithm: str) -> None:
         assert narrow["edge_pointers"] == PLAIN and set(narrow.values()) == {PLAIN}
 
 
+@pytest.mark.parametrize("algorithm", ["floyd_warshall", "matrix_chain_order", "optimal_bst"])
+def test_paths_of_edge_pointers_that_are_read_whole(algorithm: str) -> None:
+    for processor in ("team", "team_plus", "triplet_gmpnn", "memnet"):
+        with availability.use(FUSED):
+            paths = report_paths(algorithm, processor, 7, edge_pointers="lossless")
+        assert ("whole_pointers" in paths) == processor.startswith("team")
+        assert set(paths.values()) == {FUSED} or (processor == "memnet" and paths["edge_pointers"] == FUSED)
+        with availability.use(PLAIN):
+            plain = report_paths(algorithm, processor, 7, edge_pointers="lossless")
+        assert set(plain) == set(paths) and set(plain.values()) == {PLAIN}
+
+
 def test_paths_name_what_an_algorithm_has() -> None:
     with availability.use(FUSED):
         assert "pointers" not in report_paths("minimum", "team", 7)  # no hint of it points

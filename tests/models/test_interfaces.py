@@ -24,6 +24,7 @@ from narkit.spec import Kind, Location, Stage
 
 NODES, HIDDEN = 4, 5
 ALL = {"edge_pointers": "lossless", "node_pointers": "both", "keep_pointers": True, "comparisons": True}
+ALL |= {"growing_hints": True}
 SHOWING = functools.partial(TEAM, latents=True)
 
 
@@ -255,10 +256,14 @@ def test_kernels_are_offered_what_does_not_concern_an_algorithm():
     check("insertion_sort", comparisons=True)  # further inputs, which kernels read like others
 
 
+def test_kernels_know_edge_pointers_that_are_read_whole():
+    for processor in ("team", "team_plus", "triplet_gmpnn", "mpnn"):
+        check("floyd_warshall", processor, edge_pointers="lossless")
+
+
 @pytest.mark.parametrize(
     ("algorithm", "options", "reason"),
     [
-        ("floyd_warshall", {"edge_pointers": "lossless"}, "Encoders has the option pointed_at"),
         ("bfs", {"node_pointers": "both"}, "Decoder has the option on_reverse"),
         ("bfs", {"keep_pointers": True}, "Decoder has the option keep"),
     ],
@@ -318,6 +323,7 @@ def test_settings_reach_the_network():
     from narkit.training.programs import Programs
 
     words = ["edge_pointers=lossless", "node_pointers=both", "keep_pointers=true", "comparisons=yes", "hidden_size=4"]
+    words += ["growing_hints=true"]
     config = narkit.TrainConfig(algorithms=("matrix_chain_order",), processor="team_plus", **parse_settings(words))
     assert narkit.TrainConfig.from_json(config.to_json()) == config
     reasoner = Programs(config).reasoner(Programs(config).initial_state().parameters[0])

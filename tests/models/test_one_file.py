@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import narkit
-from narkit.bench.subjects import load_plain_team
+from narkit.bench.training_steps import load_plain_team
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 from narkit.models.unrolling import unroll

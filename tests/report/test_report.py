@@ -18,7 +18,7 @@ from narkit.cli import app
 from narkit.report import figures, paper, writing
 from narkit.report.grid import Grid, read_grid
 from narkit.report.page import DARK, parts
-from narkit.report.rendering import Heading, Row, Score, Table
+from narkit.report.rendering import Heading, Score, Table, TableRow
 from narkit.report.training_pictures import ON_DARK, ON_LIGHT
 
 from ..solve.viewer.chromium import Chromium
@@ -129,10 +129,10 @@ def test_own_systems_have_their_place(write_grid, make_record, tmp_path: Path) -
 
 def test_differences_are_coloured_and_ranks_the_other_way_round(written: Path) -> None:
     from narkit.report.page import _tone
-    from narkit.report.rendering import Heading, Number, Row
+    from narkit.report.rendering import Heading, Number, TableRow
 
     difference, ratio = Heading("team_difference", "difference"), Heading("ratio_difference", "difference")
-    row, ranks = Row("bfs", "BFS", []), Row("average_rank", "Average rank", [])
+    row, ranks = TableRow("bfs", "BFS", []), TableRow("average_rank", "Average rank", [])
     assert [_tone(Number(value), difference, row) for value in (1.0, -1.0, 0.0)] == ["better", "worse", "even"]
     assert _tone(Number(-1.0), difference, ranks) == "better" and _tone(Number(1.0), ratio, row) == ""
     assert _tone(None, difference, row) == ""
@@ -289,11 +289,11 @@ def test_a_table_with_many_systems_is_shown_in_parts() -> None:
     groups = [(f"system {n}", ("paper", "ours", "difference")) for n in range(7)]
     headings = [Heading(f"{group}_{label}", label, group) for group, labels in groups for label in labels]
     cells = [Score(80.0, 10.0, 5) for _ in headings]  # 19 letters with their space, so 57 for a system
-    table = Table("t", "T", "corner", headings, [Row("bfs", "BFS", cells)])
+    table = Table("t", "T", "corner", headings, [TableRow("bfs", "BFS", cells)])
     shown = parts(table)
     assert [len(part.headings) for part in shown] == [9, 9, 3]  # of 212 letters; no system is torn apart
     assert [heading for part in shown for heading in part.headings] == headings
-    assert [cell for part in shown for cell in part.rows[0].cells] == table.rows[0].cells
+    assert [cell for part in shown for cell in part.rows[0].entries] == table.rows[0].entries
     assert parts(shown[0]) == [shown[0]]
 
 

@@ -38,7 +38,7 @@ def partial(write_grid, make_record, tmp_path_factory) -> Grid:
 
 def cell(table: Table, row: str, heading: str) -> Any:
     place = [heading.key for heading in table.headings].index(heading)
-    return next(each.cells[place] for each in table.rows if each.key == row)
+    return next(each.entries[place] for each in table.rows if each.key == row)
 
 
 def seeds_with(score: Score) -> np.ndarray:

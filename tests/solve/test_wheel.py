@@ -70,6 +70,7 @@ def test_a_wheel_solves_on_its_own(tmp_path: Path) -> None:
     (wheel,) = (tmp_path / "wheels").glob("narkit-*.whl")
     assert wheel.stat().st_size <= LARGEST_WHEEL
     with zipfile.ZipFile(wheel) as archive:
+        assert "narkit/py.typed" in archive.namelist()  # type checkers of others read narkit's annotations
         carried = [name for name in archive.namelist() if name.endswith(".safetensors")]
     assert len(carried) == len(set(carried)) >= 30
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import How, Progress, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellProgress, How, SweepObserver, SweepOptions
 from narkit.sweeps.failures import Failure
 from narkit.sweeps.sweep import Outcome, run_sweep
 
@@ -72,14 +72,14 @@ class Log(SweepObserver):
     def __init__(self, disturb: Callable[[Cell], None] | None = None, after_step: int = 0) -> None:
         self.told: list[str] = []
         self.begun: list[tuple[str, int]] = []
-        self.progress: list[Progress] = []
+        self.progress: list[CellProgress] = []
         self._disturb, self._after_step = disturb, after_step
 
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         self.begun.append((cell.name, step))
         self.told.append(f"{cell.name} begins")
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         self.progress.append(progress)
         if self._disturb is not None and progress.phase == "training" and progress.step >= self._after_step:
             disturb, self._disturb = self._disturb, None

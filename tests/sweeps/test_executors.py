@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from narkit.cli import app
 from narkit.sweeps.cells import Cell, State, SweepDirectory
 from narkit.sweeps.checks import check_file
-from narkit.sweeps.executor import Progress, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellProgress, SweepObserver, SweepOptions
 from narkit.sweeps.executors.processes import MEMORY_VARIABLES, Processes
 from narkit.sweeps.failures import Failure, kind_of
 from narkit.sweeps.sweep import Outcome, run_sweep
@@ -189,7 +189,7 @@ assert not xla_bridge.backends_are_initialized()
 @pytest.mark.usefixtures("program_cache")
 def test_a_sweep_that_has_lost_the_device_tries_no_other_cell(tiny_cells: TinyCells, tmp_path: Path) -> None:
     class Lose(SweepObserver):
-        def cell_progress(self, cell: Cell, progress: Progress) -> None:
+        def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
             raise RuntimeError(LOST)
 
     options = SweepOptions(threads=1, compile_ahead=False)

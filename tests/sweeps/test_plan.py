@@ -12,9 +12,9 @@ import narkit
 from narkit import machine
 from narkit.bench import train_record as bench
 from narkit.cli.sweep_display import print_plan
-from narkit.sweeps import lengths
+from narkit.data import lengths
 from narkit.sweeps.cells import Cell, SweepDirectory, make_cells
-from narkit.sweeps.costs import Measured, measured_costs
+from narkit.sweeps.costs import MeasuredCosts, measured_costs
 from narkit.sweeps.memory import predicted_memory
 from narkit.sweeps.plan import Predictor
 from narkit.training.config import Validation
@@ -26,10 +26,10 @@ SMALL = (Validation("ood", 4, 1),)  # needs less memory than training
 pytestmark = pytest.mark.usefixtures("program_cache")
 
 
-def bench_cell(nodes: int, **values) -> bench.Cell:
+def bench_cell(nodes: int, **values) -> bench.Measurement:
     """A measurement of TEAM on bfs: without knowledge of the loop, five steps of 0.5 ms and 0.1 us per triplet."""
     per_step = 0.5 + 1e-4 * nodes**3
-    plain = bench.Cell(
+    plain = bench.Measurement(
         *("narkit", "team", "bfs", nodes, nodes, 50, 5.0, 5 * per_step, per_step),
         *(None, None, 0.0, None, [9.0], None, None, {}, "", ""),
     )
@@ -37,11 +37,11 @@ def bench_cell(nodes: int, **values) -> bench.Cell:
 
 
 @pytest.fixture
-def write_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bench.Record]:
+def write_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bench.BenchRecord]:
     """Writes a record to where a command that runs in this folder looks for it."""
 
-    def write(cells: list[bench.Cell], **values) -> bench.Record:
-        record = bench.Record(
+    def write(cells: list[bench.Measurement], **values) -> bench.BenchRecord:
+        record = bench.BenchRecord(
             *("a GPU", "gpu", "a CPU", 128, 32, 5, [cell.size for cell in cells], True, {}, "", "", True),
             cells=cells,
             compilations=[bench.Compilation("narkit", "team", "bfs", 8, 40.0, 16, [9.0])],
@@ -70,9 +70,9 @@ def test_lengths_are_those_measured(name: str) -> None:
 # Costs.
 
 
-def test_costs_come_from_the_benchmark(write_benchmark: Callable[..., bench.Record]) -> None:
+def test_costs_come_from_the_benchmark(write_benchmark: Callable[..., bench.BenchRecord]) -> None:
     write_benchmark(
-        [bench_cell(nodes) for nodes in (4, 7, 16)], evaluations=[bench.Evaluation("team", "bfs", 0.25, 2.0)]
+        [bench_cell(nodes) for nodes in (4, 7, 16)], evaluations=[bench.EvaluationTime("team", "bfs", 0.25, 2.0)]
     )
     found = measured_costs("a GPU")
     assert dataclasses.astuple(found.costs["team"]) == pytest.approx((0.5, 1e-4, 0.0))
@@ -92,7 +92,7 @@ def test_costs_come_from_the_benchmark(write_benchmark: Callable[..., bench.Reco
     assert predictor.is_known and prediction.is_known
 
 
-def test_costs_are_those_of_the_device_without_waiting(write_benchmark: Callable[..., bench.Record]) -> None:
+def test_costs_are_those_of_the_device_without_waiting(write_benchmark: Callable[..., bench.BenchRecord]) -> None:
     """Small graphs wait for data; with that, a step would cost less the more nodes there are."""
     waiting = [bench_cell(nodes, waiting_share=share) for nodes, share in ((4, 0.75), (7, 0.5), (16, 0.0))]
     for cell in waiting:
@@ -104,7 +104,7 @@ def test_costs_are_those_of_the_device_without_waiting(write_benchmark: Callable
     assert found.training_steps["team", "bfs", 4] == pytest.approx(5e-3 * (0.5 + 1e-4 * 4**3))
 
 
-def test_what_lies_outside_of_the_loop_counts_once(write_benchmark: Callable[..., bench.Record]) -> None:
+def test_what_lies_outside_of_the_loop_counts_once(write_benchmark: Callable[..., bench.BenchRecord]) -> None:
     write_benchmark([bench_cell(n, loop_ms=0.2 + 1e-5 * n**3, outside_ms=1.5, waiting_share=0.3) for n in (4, 7, 16)])
     cost = measured_costs("a GPU").costs["team"]
     assert dataclasses.astuple(cost) == pytest.approx((0.2, 1e-5, 1.5))
@@ -118,7 +118,7 @@ def test_what_lies_outside_of_the_loop_counts_once(write_benchmark: Callable[...
     ids=["falling", "below zero"],
 )
 def test_noise_makes_no_cost_negative(
-    times: tuple[float, float], wanted: tuple[float, float], write_benchmark: Callable[..., bench.Record]
+    times: tuple[float, float], wanted: tuple[float, float], write_benchmark: Callable[..., bench.BenchRecord]
 ) -> None:
     cells = [bench_cell(n, loop_ms=ms, outside_ms=-0.1) for n, ms in zip((4, 16), times, strict=True)]
     write_benchmark(cells)
@@ -128,16 +128,16 @@ def test_noise_makes_no_cost_negative(
 
 @pytest.mark.parametrize(("backend", "measured", "other"), [("gpu", "a GPU", "a CPU"), ("cpu", "a CPU", "a GPU")])
 def test_costs_are_of_the_device_that_was_measured(
-    backend: str, measured: str, other: str, write_benchmark: Callable[..., bench.Record]
+    backend: str, measured: str, other: str, write_benchmark: Callable[..., bench.BenchRecord]
 ) -> None:
     write_benchmark([bench_cell(4)], backend=backend)
-    assert measured_costs(measured) != Measured()
-    assert measured_costs(other) == Measured()  # the host of a GPU is not what was measured
-    assert measured_costs("another") == Measured()
+    assert measured_costs(measured) != MeasuredCosts()
+    assert measured_costs(other) == MeasuredCosts()  # the host of a GPU is not what was measured
+    assert measured_costs("another") == MeasuredCosts()
 
 
 def test_the_measurements_that_ship_are_found() -> None:
-    record = bench.Record.from_json(BENCHMARK.read_text())
+    record = bench.BenchRecord.from_json(BENCHMARK.read_text())
     measured = Predictor.of_device(record.device, record.backend)
     assert set(measured.measured.costs) == {"team", "triplet_gmpnn"}
     assert measured.predict(paper_cell("bfs")).is_known
@@ -161,7 +161,7 @@ def test_nothing_is_predicted_on_a_device_that_was_not_measured(make_record: Cal
 
 
 def test_what_was_measured_is_not_corrected(
-    write_benchmark: Callable[..., bench.Record], make_record: Callable[..., RunRecord]
+    write_benchmark: Callable[..., bench.BenchRecord], make_record: Callable[..., RunRecord]
 ) -> None:
     write_benchmark([bench_cell(nodes, program_bytes=2**30) for nodes in (4, 16)])
     predictor = Predictor.of_device("a GPU", "gpu")
@@ -211,7 +211,7 @@ def test_records_of_other_code_teach_nothing(
 
 
 def test_memory_on_a_gpu_is_near_what_programs_need() -> None:
-    record = bench.Record.from_json(BENCHMARK.read_text())
+    record = bench.BenchRecord.from_json(BENCHMARK.read_text())
     cells = [cell for cell in record.cells if cell.implementation == "narkit"]
     assert cells
     for cell in cells:
@@ -230,7 +230,7 @@ def test_triplets_that_nothing_reads_need_no_memory() -> None:
 
 
 def test_the_plan_says_which_memory_is_a_guess(
-    write_benchmark: Callable[..., bench.Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write_benchmark: Callable[..., bench.BenchRecord], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = [paper_cell("bfs", sizes=(4,)), paper_cell("dfs", sizes=(4,))]
     write_benchmark([bench_cell(4, program_bytes=20_100_000_000)], backend="cpu", cpu=machine.device_name())

@@ -15,18 +15,19 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import narkit
-import narkit.sweeps.life as life
+import narkit.sweeps.cell_run as cell_run
 from narkit.cli import app
 from narkit.cli.sweep import parse_budget
 from narkit.cli.sweep_display import SweepDisplay
+from narkit.sweeps.cell_run import best_seed
 from narkit.sweeps.cells import Cell, State, SweepDirectory, SweepError, make_cells
 from narkit.sweeps.costs import Cost
-from narkit.sweeps.executor import Progress, SweepObserver, SweepOptions
-from narkit.sweeps.life import best_seed
+from narkit.sweeps.executor import CellProgress, SweepObserver, SweepOptions
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.sweep import Outcome, run_sweep
+from narkit.sweeps.systems import find_system
 from narkit.training.interruption import Interruption
-from narkit.training.record import RunRecord, follows_preset
+from narkit.training.record import RunRecord
 from narkit.training.trainer import COMPILING
 
 TinyCells = Callable[..., list[Cell]]
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("program_cache")
 
 @pytest.fixture(autouse=True)
 def _every_step_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "BETWEEN_STEPS", 0.0)
+    monkeypatch.setattr(cell_run, "BETWEEN_STEPS", 0.0)
 
 
 class Log(SweepObserver):
@@ -67,7 +68,7 @@ class FailAt(Log):
         super().__init__()
         self._at = (algorithm, step)
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         if (cell.algorithm, progress.step) == self._at:
             for thread in threading.enumerate():
                 if thread.name == f"{COMPILING}-mpnn/bfs":
@@ -170,11 +171,11 @@ def test_a_budget_ends_with_everything_saved(
     asked = Interruption(1000.0)
 
     class Slow(Log):
-        def cell_progress(self, cell: Cell, progress: Progress) -> None:
+        def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
             if progress.step == 5:
                 asked.deadline = 0.0  # as if the step had taken long
 
-    monkeypatch.setattr(life, "interruption", lambda seconds: contextlib.nullcontext(asked))
+    monkeypatch.setattr(cell_run, "interruption", lambda seconds: contextlib.nullcontext(asked))
     log, directory, cells = Slow(), SweepDirectory(tmp_path), tiny_cells(algorithms=("bfs",))
     outcome = run(cells, tmp_path, log, budget=1000.0)
     monkeypatch.undo()
@@ -205,13 +206,13 @@ def test_a_full_disk_at_the_last_moment(
 ) -> None:
     """There is room for checkpoints, but not for the weights."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    real = life.save
+    real = cell_run.save
 
     def save_on_a_full_disk(*arguments, **options) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
         real(*arguments, **options)
 
-    monkeypatch.setattr(life, "save", save_on_a_full_disk)
+    monkeypatch.setattr(cell_run, "save", save_on_a_full_disk)
     cells = tiny_cells(algorithms=("bfs",))
     try:
         with pytest.raises(OSError, match="File too large"):
@@ -251,6 +252,10 @@ def test_a_claim_excludes_others(tiny_cells: TinyCells, tmp_path: Path) -> None:
 
 
 # Records.
+
+
+def follows_preset(record: RunRecord, preset: str) -> str | None:
+    return find_system(record.config.processor, preset).why_not(record)
 
 
 def test_only_the_presets_configuration_follows_it(make_record: Callable[..., RunRecord], whole: Path) -> None:

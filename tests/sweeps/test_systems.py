@@ -214,7 +214,7 @@ def check_tables(grid: Grid) -> None:
     assert "averaging_half_ours" in keys and "averaging_half_paper" not in keys
     bfs = next(row for row in table.rows if row.key == "bfs")
     ours = grid.column(narkit.SYSTEMS["averaging_half"]).algorithm("bfs")
-    assert ours is not None and bfs.cells[keys.index("averaging_half_ours")] == ours
+    assert ours is not None and bfs.entries[keys.index("averaging_half_ours")] == ours
 
 
 @pytest.mark.slow

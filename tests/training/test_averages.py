@@ -12,7 +12,7 @@ from narkit.training.feed import Feed
 from narkit.training.record_checks import check_record
 from narkit.training.rules import AVERAGED
 from narkit.training.run import make_record
-from narkit.training.trainer import Trainer
+from narkit.training.trainer import Hooks, Trainer
 
 Tiny = Callable[..., narkit.TrainConfig]
 OPTIONS = {"average": 0.75, "average_horizon": 4.0, "skipped_steps": 2}
@@ -23,17 +23,18 @@ class SpoiltFeed(Feed):
 
     spoilt: tuple[int, ...] = ()
 
-    def meal(self, step: int):
-        meal = super().meal(step)
+    def batch(self, step: int):
+        batch = super().batch(step)
         if step in self.spoilt:
-            meal.batch.inputs["pos"][1] = np.nan
-        return meal
+            batch.samples.inputs["pos"][1] = np.nan
+        return batch
 
 
 def trained(config: narkit.TrainConfig, *spoilt: int) -> tuple[Trainer, list]:
     """A trainer that has trained to the end, and its states after each step, on the host."""
     states = []
-    trainer = Trainer(config, threads=2, on_step=lambda trainer: states.append(jax.device_get(trainer.state)))
+    hooks = Hooks(on_step=lambda trainer: states.append(jax.device_get(trainer.state)))
+    trainer = Trainer(config, hooks=hooks, threads=2)
     trainer.feed = SpoiltFeed(config)
     trainer.feed.spoilt = spoilt
     states.append(jax.device_get(trainer.state))

@@ -18,7 +18,7 @@ from narkit.data.splits import benchmark_set
 from narkit.data.stream import TrainingStream
 from narkit.training.config import BENCHMARK, Validation
 from narkit.training.evaluation import EvaluationSet, validation_batch
-from narkit.training.feed import Feed, Measured
+from narkit.training.feed import Feed, MeasuredLengths
 from narkit.training.packing import pack, with_num_steps
 from narkit.training.programs import Programs
 from narkit.training.trainer import StoppedTraining, Trainer
@@ -73,7 +73,7 @@ def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
     together, alone = Feed(tiny(seeds=(4, 7, 2), sizes=(4, 5))), Feed(tiny(seeds=(7,), sizes=(4, 5)))
     stream = TrainingStream("bfs", 7, (4, 5), 4)
     for step in range(4):
-        ours, theirs, batch = together.meal(step).batch, alone.meal(step).batch, stream.batch(step)
+        ours, theirs, batch = together.batch(step).samples, alone.batch(step).samples, stream.batch(step)
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(ours))
         for name, values in batch.inputs.items():
             assert np.array_equal(ours.inputs[name][1], values)
@@ -85,21 +85,21 @@ def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
 
 def test_meals_made_ahead_are_on_the_device(tiny: Tiny) -> None:
     feed = Feed(tiny())
-    with feed.ahead(3, look_ahead=2, threads=2) as meals:
+    with feed.ahead(3, look_ahead=2, threads=2) as batches:
         for step in (3, 4, 5):
-            ours, meal = next(meals), feed.meal(step)
-            assert ours.num_steps == meal.num_steps
-            assert isinstance(ours.packed.words, jax.Array) and np.array_equal(ours.packed.words, meal.packed.words)
+            ours, batch = next(batches), feed.batch(step)
+            assert ours.num_steps == batch.num_steps
+            assert isinstance(ours.packed.words, jax.Array) and np.array_equal(ours.packed.words, batch.packed.words)
 
 
 def test_all_batches_of_a_run_have_the_same_room(tiny: Tiny) -> None:
     config = tiny(algorithms=("bfs", "bellman_ford"), sizes=(8, 12), seeds=(0, 1), steps=400)
     feed = Feed(config)
     feed.measure(config.steps, threads=2)
-    meals = [feed.meal(step) for step in range(config.steps)]
-    assert len({meal.packed.layout for meal in meals}) == 4
-    for layout in {meal.packed.layout for meal in meals}:  # and not more than one of them needs
-        assert layout.num_rows == max(m.num_steps for m in meals if m.packed.layout == layout) + 1
+    batches = [feed.batch(step) for step in range(config.steps)]
+    assert len({batch.packed.layout for batch in batches}) == 4
+    for layout in {batch.packed.layout for batch in batches}:  # and not more than one of them needs
+        assert layout.num_rows == max(m.num_steps for m in batches if m.packed.layout == layout) + 1
 
 
 def test_measuring_room_can_be_stopped(tiny: Tiny) -> None:
@@ -117,14 +117,14 @@ def test_measuring_room_goes_on_where_it_was_stopped(tiny: Tiny) -> None:
     whole.measure(400)
     kept: list[str] = []
 
-    def keep(measured: Measured) -> None:
+    def keep(measured: MeasuredLengths) -> None:
         kept.append(json.dumps(measured.to_json()))
         if len(kept) == 5:  # four parts of the first algorithm, one of the second
             raise StoppedTraining
 
     with pytest.raises(StoppedTraining):
         stopped.measure(400, keep=keep)
-    resumed.go_on_measuring(Measured.from_json(json.loads(kept[-1])))
+    resumed.go_on_measuring(MeasuredLengths.from_json(json.loads(kept[-1])))
     turns: list[int] = []
     resumed.measure(400, keep=lambda measured: turns.append(sum(measured.turns.values())))
     assert turns == [300, 350, 400]
@@ -136,8 +136,8 @@ def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:
     first, second = Feed(config), Feed(config)
     for feed in (first, second):
         feed.measure(1)
-    shapes = [first.meal(step).batch.hints["pi_h"].shape for step in range(30)]
-    assert shapes[::-1] == [second.meal(step).batch.hints["pi_h"].shape for step in reversed(range(30))]
+    shapes = [first.batch(step).samples.hints["pi_h"].shape for step in range(30)]
+    assert shapes[::-1] == [second.batch(step).samples.hints["pi_h"].shape for step in reversed(range(30))]
 
 
 @pytest.mark.usefixtures("float64")
@@ -223,15 +223,15 @@ def test_fixed_training_set_is_the_official_one(tiny: Tiny) -> None:
     config = tiny(fixed_training_set=True, random_positions=False, seeds=(3, 8))
     feed = Feed(config)
     official = narkit.load_split("bfs", "train")
-    meal = feed.meal(3)
+    batch = feed.batch(3)
     for row, seed in enumerate(config.seeds):
         drawn = np.random.default_rng([seed, 3]).integers(0, 1000, config.batch_size)
-        assert np.array_equal(meal.batch.inputs["A"][row], official.inputs["A"][drawn])
-        assert np.array_equal(meal.batch.lengths[row], official.lengths[drawn])
-        room = meal.batch.hints["reach_h"].shape[1]
-        assert np.array_equal(meal.batch.hints["reach_h"][row], official.hints["reach_h"][:room, drawn])
+        assert np.array_equal(batch.samples.inputs["A"][row], official.inputs["A"][drawn])
+        assert np.array_equal(batch.samples.lengths[row], official.lengths[drawn])
+        room = batch.samples.hints["reach_h"].shape[1]
+        assert np.array_equal(batch.samples.hints["reach_h"][row], official.hints["reach_h"][:room, drawn])
     assert feed.kind_of_batch(3) == ("bfs", 16)
-    assert np.array_equal(feed.meal(3).batch.inputs["A"], meal.batch.inputs["A"])
+    assert np.array_equal(feed.batch(3).samples.inputs["A"], batch.samples.inputs["A"])
 
 
 def test_validation_may_be_the_benchmarks() -> None:

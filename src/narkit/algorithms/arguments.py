@@ -136,14 +136,17 @@ def same_length_as(other: str, difference: int = 0) -> Check:
 
 
 def acyclic(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
-    """Removes nodes without incoming edges until none is left; what stays lies on or behind a cycle."""
-    has_edge = value != 0
-    left = np.ones(len(value), bool)
-    while left.any():
-        removable = left & ~has_edge[left].any(axis=0)
-        if not removable.any():
-            raise InstanceError(
-                f"argument {name!r}: expected a graph without cycles, got a cycle among the nodes "
-                f"{np.flatnonzero(left).tolist()}"
-            )
+    left = nodes_behind_cycles(value != 0)
+    if left.any():
+        raise InstanceError(
+            f"argument {name!r}: expected a graph without cycles, got a cycle among the nodes "
+            f"{np.flatnonzero(left).tolist()}"
+        )
+
+
+def nodes_behind_cycles(has_edge: np.ndarray) -> np.ndarray:
+    """Which nodes lie on or behind a cycle: those that are left when nodes without incoming edges are removed."""
+    left = np.ones(len(has_edge), bool)
+    while (removable := left & ~has_edge[left].any(axis=0)).any():
         left &= ~removable
+    return left

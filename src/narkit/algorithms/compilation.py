@@ -24,7 +24,7 @@ from numba import njit
 
 from narkit.spec import Algorithm, Kind, Location, Probe, Stage, first_mask_name
 
-SHARED_SOURCES = ("compilation.py", "graph_probes.py", "instances.py", "positions.py", "randomness.py", "recording.py")
+SHARED_SOURCES = ("compilation.py", "shared_probes.py", "instances.py", "positions.py", "randomness.py", "recording.py")
 
 
 def compiled(function: Callable) -> Callable:

@@ -1,18 +1,16 @@
 """The maximum subarray, which the benchmark counts among divide and conquer although Kadane's method needs neither."""
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill, fill_identity_order, fill_positions, next_step
-from narkit.spec import algorithm, constant, graph, node
+from narkit.algorithms.recording import fill_identity_order, fill_keys, next_step
+from narkit.algorithms.shared_probes import GIVEN_ORDER, POSITION
+from narkit.spec import algorithm, graph, node
 
 
 @algorithm(
     category="divide and conquer",
-    inputs={
-        "pos": node("scalar", "position of the node in the given order"),
-        "key": node("scalar", "the number to add up"),
-    },
+    inputs={"pos": POSITION, "key": node("scalar", "the number to add up")},
     hints={
-        "pred_h": constant(node("pointer", "the node before this one in the given order; the first: itself")),
+        "pred_h": GIVEN_ORDER,
         "best_low": node("mask_one", "the first node of the best run of neighbours so far"),
         "best_high": node("mask_one", "the last node of the best run so far"),
         "best_sum": graph("scalar", "the sum of the best run so far"),
@@ -34,8 +32,7 @@ def find_maximum_subarray_kadane(A, probes):
     One hint step is one number more: the best run that ends there either goes on or starts anew.
     """
     num_nodes = len(A)
-    fill_positions(probes.pos)
-    fill(probes.key, A)
+    fill_keys(probes, A)
     fill_identity_order(probes.pred_h)
 
     def snapshot(best_low, best_high, best_sum, i, j, run_sum):

@@ -13,11 +13,10 @@ from narkit.algorithms.recording import (
     fill_two_strings,
     next_step,
 )
+from narkit.algorithms.shared_probes import GIVEN_ORDER, POSITION
 from narkit.spec import algorithm, constant, edge, node
 
 CATEGORY = "dynamic programming"
-POSITION = node("scalar", "position of the node in the given order")
-PREDECESSOR = constant(node("pointer", "the node before this one in the given order; the first: itself"))
 
 DIAGONAL, UP, LEFT, BLANK = 0, 1, 2, 3  # where a cell of the LCS table got its value; blank: no cell is here
 ARROW = "edge from a character of the first string to one of the second: where the table's cell got its value"
@@ -29,7 +28,7 @@ UNREACHABLE_COST = 1e9  # stands for infinity, as in the benchmark: sums of prob
     category=CATEGORY,
     inputs={"pos": POSITION, "p": node("scalar", "dimensions: matrix i has p[i - 1] rows and p[i] columns")},
     hints={
-        "pred_h": PREDECESSOR,
+        "pred_h": GIVEN_ORDER,
         "m": edge("scalar", "cheapest cost found so far of multiplying the matrices i to j"),
         "s_h": edge("pointer", "the last matrix of the left factor in the cheapest product found so far"),
         "msk": edge("mask", "whether some way of multiplying the matrices i to j was found"),
@@ -188,7 +187,7 @@ def lcs_length(x, y, probes):
         "q": node("scalar", "probability that the search ends in the gap before key i; the last node: after all keys"),
     },
     hints={
-        "pred_h": PREDECESSOR,
+        "pred_h": GIVEN_ORDER,
         "root_h": edge("pointer", "root of the best tree of the keys i to j - 1, once it is known"),
         "e": edge("scalar", "expected cost of a search in the best tree of the keys i to j - 1, once it is known"),
         "w": edge("scalar", "probability of the keys i to j - 1 and the gaps around them, once it is known"),

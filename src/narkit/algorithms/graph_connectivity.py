@@ -3,7 +3,8 @@
 import numpy as np
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.graph_probes import (
+from narkit.algorithms.recording import fill, fill_adjacency, fill_graph, fill_matrix, fill_search, identity, next_step
+from narkit.algorithms.shared_probes import (
     BLACK,
     CLOCK,
     COLOR,
@@ -18,7 +19,6 @@ from narkit.algorithms.graph_probes import (
     TREE,
     WHITE,
 )
-from narkit.algorithms.recording import fill, fill_adjacency, fill_classes, fill_graph, fill_matrix, identity, next_step
 from narkit.spec import Densities, algorithm, edge, graph, node
 
 
@@ -63,16 +63,12 @@ def articulation_points(A, probes):
         step = next_step(probes)
         fill(probes.is_cut_h[step], is_cut)
         fill(probes.pi_h[step], pi)
-        fill_classes(probes.color[step], color)
         fill(probes.d[step], d)
         fill(probes.f[step], f)
         fill(probes.low[step], low)
         fill(probes.child_cnt[step], child_cnt)
-        fill(probes.s_prev[step], s_prev)
+        fill_search(probes, step, color, s_prev, u, v, s_last)
         probes.s[step, s] = 1
-        probes.u[step, u] = 1
-        probes.v[step, v] = 1
-        probes.s_last[step, s_last] = 1
         probes.time[step] = time
 
     time = 0.0
@@ -167,15 +163,11 @@ def bridges(A, probes):
         step = next_step(probes)
         fill_matrix(probes.is_bridge_h[step], is_bridge)
         fill(probes.pi_h[step], pi)
-        fill_classes(probes.color[step], color)
         fill(probes.d[step], d)
         fill(probes.f[step], f)
         fill(probes.low[step], low)
-        fill(probes.s_prev[step], s_prev)
+        fill_search(probes, step, color, s_prev, u, v, s_last)
         probes.s[step, s] = 1
-        probes.u[step, u] = 1
-        probes.v[step, v] = 1
-        probes.s_last[step, s_last] = 1
         probes.time[step] = time
 
     time = 0.0
@@ -267,14 +259,10 @@ def strongly_connected_components(A, probes):
         step = next_step(probes)
         fill(probes.scc_id_h[step], scc_id)
         fill_matrix(probes.A_t[step], transposed)
-        fill_classes(probes.color[step], color)
         fill(probes.d[step], d)
         fill(probes.f[step], f)
-        fill(probes.s_prev[step], s_prev)
+        fill_search(probes, step, color, s_prev, u, v, s_last)
         probes.s[step, s] = 1
-        probes.u[step, u] = 1
-        probes.v[step, v] = 1
-        probes.s_last[step, s_last] = 1
         probes.time[step] = time
         probes.phase[step] = phase
 

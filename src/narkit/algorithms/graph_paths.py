@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.graph_probes import (
+from narkit.algorithms.recording import fill, fill_graph, fill_matrix, fill_search, identity, next_step
+from narkit.algorithms.shared_probes import (
     BLACK,
     COLOR,
     CURRENT,
@@ -19,7 +20,6 @@ from narkit.algorithms.graph_probes import (
     STACK,
     WHITE,
 )
-from narkit.algorithms.recording import fill, fill_classes, fill_graph, fill_matrix, identity, next_step
 from narkit.errors import InstanceError
 from narkit.spec import algorithm, edge, graph, node
 
@@ -208,11 +208,7 @@ def dag_shortest_paths(A, s, probes):
         fill(probes.mark[step], mark)
         fill(probes.topo_h[step], topo)
         probes.topo_head_h[step, topo_head] = 1
-        fill_classes(probes.color[step], color)
-        fill(probes.s_prev[step], s_prev)
-        probes.u[step, u] = 1
-        probes.v[step, v] = 1
-        probes.s_last[step, s_last] = 1
+        fill_search(probes, step, color, s_prev, u, v, s_last)
         probes.phase[step] = phase
 
     topo_head = 0

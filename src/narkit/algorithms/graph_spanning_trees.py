@@ -4,8 +4,8 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.graph_probes import GRAPH_INPUTS, GRAPH_INPUTS_WITH_SOURCE, QUEUE
 from narkit.algorithms.recording import fill, fill_graph, fill_matrix, identity, next_step
+from narkit.algorithms.shared_probes import GRAPH_INPUTS, GRAPH_INPUTS_WITH_SOURCE, QUEUE
 from narkit.spec import Densities, algorithm, edge, graph, node
 
 EDGE_DECIDED, CLIMBING_FROM_U, CLIMBING_FROM_V = 0, 1, 2  # the phases of Kruskal's algorithm

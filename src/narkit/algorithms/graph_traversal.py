@@ -3,7 +3,8 @@
 import numpy as np
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.graph_probes import (
+from narkit.algorithms.recording import fill, fill_graph, fill_search, identity, next_step
+from narkit.algorithms.shared_probes import (
     BLACK,
     CLOCK,
     COLOR,
@@ -19,7 +20,6 @@ from narkit.algorithms.graph_probes import (
     TREE,
     WHITE,
 )
-from narkit.algorithms.recording import fill, fill_classes, fill_graph, identity, next_step
 from narkit.spec import algorithm, node
 
 
@@ -97,14 +97,10 @@ def dfs(A, probes):
     def snapshot(s, u, v, s_last, time):
         step = next_step(probes)
         fill(probes.pi_h[step], pi)
-        fill_classes(probes.color[step], color)
         fill(probes.d[step], d)
         fill(probes.f[step], f)
-        fill(probes.s_prev[step], s_prev)
+        fill_search(probes, step, color, s_prev, u, v, s_last)
         probes.s[step, s] = 1
-        probes.u[step, u] = 1
-        probes.v[step, v] = 1
-        probes.s_last[step, s_last] = 1
         probes.time[step] = time
 
     time = 0.0
@@ -169,12 +165,8 @@ def topological_sort(A, probes):
         step = next_step(probes)
         fill(probes.topo_h[step], topo)
         probes.topo_head_h[step, topo_head] = 1
-        fill_classes(probes.color[step], color)
-        fill(probes.s_prev[step], s_prev)
+        fill_search(probes, step, color, s_prev, u, v, s_last)
         probes.s[step, s] = 1
-        probes.u[step, u] = 1
-        probes.v[step, v] = 1
-        probes.s_last[step, s_last] = 1
 
     topo_head = 0
     for s in range(num_nodes):

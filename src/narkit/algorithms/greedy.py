@@ -6,11 +6,9 @@ import numpy as np
 
 from narkit.algorithms import arguments, instances
 from narkit.algorithms.recording import fill, fill_identity_order, fill_positions, next_step
+from narkit.algorithms.shared_probes import GIVEN_ORDER, POSITION
 from narkit.errors import InstanceError
-from narkit.spec import algorithm, constant, graph, node
-
-POSITION = node("scalar", "position of the node in the given order")
-GIVEN_ORDER = constant(node("pointer", "the node before this one in the given order; the first: itself"))
+from narkit.spec import algorithm, graph, node
 
 
 def not_before(start: str) -> arguments.Check:

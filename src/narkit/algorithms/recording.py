@@ -53,6 +53,13 @@ def fill_positions(pos):
 
 
 @njit
+def fill_keys(probes, A):
+    """The inputs of algorithms on keys: positions, and the keys themselves."""
+    fill_positions(probes.pos)
+    fill(probes.key, A)
+
+
+@njit
 def fill_graph(probes, A):
     """The inputs of every graph algorithm: positions, weights, and adjacency with self-loops."""
     fill_positions(probes.pos)
@@ -75,6 +82,16 @@ def fill_classes(one_hot, classes):
     """One-hot rows from class numbers."""
     for i in range(len(classes)):
         one_hot[i, classes[i]] = 1
+
+
+@njit
+def fill_search(probes, step, color, s_prev, u, v, s_last):
+    """What every depth-first search shows at a step: colours, the stack, and the nodes at hand."""
+    fill_classes(probes.color[step], color)
+    fill(probes.s_prev[step], s_prev)
+    probes.u[step, u] = 1
+    probes.v[step, v] = 1
+    probes.s_last[step, s_last] = 1
 
 
 @njit
@@ -115,3 +132,10 @@ def fill_two_orders(pred, length_of_first):
 def identity(num_nodes):
     """Pointers that all point to their own node."""
     return np.arange(num_nodes)
+
+
+@njit
+def swap(keys, order, a, b):
+    """Exchanges the keys in slots a and b, and the nodes that they belong to."""
+    keys[a], keys[b] = keys[b], keys[a]
+    order[a], order[b] = order[b], order[a]

@@ -1,11 +1,9 @@
 """Searching: for the minimum, for a key in sorted keys, and for the median."""
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill, fill_identity_order, fill_order, fill_positions, identity, next_step
-from narkit.spec import algorithm, constant, graph, node
-
-POSITION = node("scalar", "position of the node in the given order")
-GIVEN_ORDER = constant(node("pointer", "the node before this one in the given order; the first: itself"))
+from narkit.algorithms.recording import fill_identity_order, fill_keys, fill_order, identity, next_step, swap
+from narkit.algorithms.shared_probes import GIVEN_ORDER, POSITION
+from narkit.spec import algorithm, graph, node
 
 
 @algorithm(
@@ -27,8 +25,7 @@ def minimum(A, probes):
     One hint step is one key compared with the smallest so far.
     """
     num_nodes = len(A)
-    fill_positions(probes.pos)
-    fill(probes.key, A)
+    fill_keys(probes, A)
     fill_identity_order(probes.pred_h)
 
     def snapshot(smallest, i):
@@ -73,8 +70,7 @@ def binary_search(x, A, probes):
     returns a node: the place of the target, whether or not the target itself is among the keys.
     """
     num_nodes = len(A)
-    fill_positions(probes.pos)
-    fill(probes.key, A)
+    fill_keys(probes, A)
     probes.target[0] = x
     fill_identity_order(probes.pred_h)
 
@@ -123,12 +119,7 @@ def quickselect(A, probes):
     num_nodes = len(A)
     keys = A.copy()
     order = identity(num_nodes)  # order[slot] is the node whose key stands in that slot
-    fill_positions(probes.pos)
-    fill(probes.key, A)
-
-    def swap(a, b):
-        keys[a], keys[b] = keys[b], keys[a]
-        order[a], order[b] = order[b], order[a]
+    fill_keys(probes, A)
 
     def snapshot(p, r, i, j, i_rank, target, pivot):
         step = next_step(probes)
@@ -148,11 +139,11 @@ def quickselect(A, probes):
         for j in range(p, r):
             if keys[j] <= pivot:
                 i += 1
-                swap(i, j)
+                swap(keys, order, i, j)
             # As in dm-clrs, `i_rank` is counted from slot 0 here and from slot p below.
             snapshot(p, r, i + 1, j, i + 1, target, r)
         q = i + 1
-        swap(q, r)
+        swap(keys, order, q, r)
         rank = q - p
         snapshot(p, r, q, r, rank, target, q)
         if target == rank:

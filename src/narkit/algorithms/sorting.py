@@ -4,11 +4,12 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill, fill_order, fill_positions, identity, next_step
+from narkit.algorithms.recording import fill_keys, fill_order, identity, next_step, swap
+from narkit.algorithms.shared_probes import POSITION
 from narkit.spec import algorithm, graph, node
 
 INPUTS = {
-    "pos": node("scalar", "position of the node in the given order"),
+    "pos": POSITION,
     "key": node("scalar", "the key to sort by"),
 }
 BUILDING, TAKING_OUT, RESTORING = range(3)  # the phases of heapsort
@@ -35,8 +36,7 @@ def insertion_sort(A, probes):
     num_nodes = len(A)
     keys = A.copy()
     order = identity(num_nodes)  # order[slot] is the node whose key stands in that slot
-    fill_positions(probes.pos)
-    fill(probes.key, A)
+    fill_keys(probes, A)
 
     def snapshot(i, j):
         step = next_step(probes)
@@ -79,8 +79,7 @@ def bubble_sort(A, probes):
     num_nodes = len(A)
     keys = A.copy()
     order = identity(num_nodes)
-    fill_positions(probes.pos)
-    fill(probes.key, A)
+    fill_keys(probes, A)
 
     def snapshot(i, j):
         step = next_step(probes)
@@ -92,7 +91,7 @@ def bubble_sort(A, probes):
     for i in range(num_nodes - 1):
         for j in range(num_nodes - 1, i, -1):
             if keys[j] < keys[j - 1]:
-                _swap(keys, order, j, j - 1)
+                swap(keys, order, j, j - 1)
             snapshot(i, j)
     fill_order(probes.pred, order)
 
@@ -121,8 +120,7 @@ def heapsort(A, probes):
     num_nodes = len(A)
     keys = A.copy()
     order = identity(num_nodes)
-    fill_positions(probes.pos)
-    fill(probes.key, A)
+    fill_keys(probes, A)
 
     def snapshot(i, j, largest, heap_size, phase):
         step = next_step(probes)
@@ -139,7 +137,7 @@ def heapsort(A, probes):
         while True:
             largest = _largest_of_family(keys, i, heap_size)
             if largest != i:
-                _swap(keys, order, i, largest)
+                swap(keys, order, i, largest)
             snapshot(order[mark], order[i], order[largest], heap_size, phase)
             if largest == i:
                 break
@@ -150,7 +148,7 @@ def heapsort(A, probes):
     for i in range(last, -1, -1):
         max_heapify(i, num_nodes, i, BUILDING)
     for i in range(last, 0, -1):
-        _swap(keys, order, 0, i)
+        swap(keys, order, 0, i)
         # As in dm-clrs, `largest` marks node 0 here, whichever node is at the root.
         snapshot(order[0], order[i], 0, i, TAKING_OUT)
         max_heapify(0, i, i, RESTORING)
@@ -179,8 +177,7 @@ def quicksort(A, probes):
     num_nodes = len(A)
     keys = A.copy()
     order = identity(num_nodes)
-    fill_positions(probes.pos)
-    fill(probes.key, A)
+    fill_keys(probes, A)
 
     def snapshot(p, r, i, j):
         step = next_step(probes)
@@ -202,10 +199,10 @@ def quicksort(A, probes):
         for j in range(p, r):
             if keys[j] <= pivot:
                 i += 1
-                _swap(keys, order, i, j)
+                swap(keys, order, i, j)
             snapshot(p, r, i + 1, j)
         q = i + 1
-        _swap(keys, order, q, r)
+        swap(keys, order, q, r)
         snapshot(p, r, q, r)
         if q + 1 < r:
             parts[waiting] = q + 1, r
@@ -214,12 +211,6 @@ def quicksort(A, probes):
             parts[waiting] = p, q - 1
             waiting += 1
     fill_order(probes.pred, order)
-
-
-@njit
-def _swap(keys, order, a, b):
-    keys[a], keys[b] = keys[b], keys[a]
-    order[a], order[b] = order[b], order[a]
 
 
 @njit

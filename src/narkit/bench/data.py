@@ -14,12 +14,13 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 import narkit.algorithms  # registers the algorithms
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
+from narkit.bench.tables import markdown_page, versions_in_words
 from narkit.data.execution import sample
+from narkit.printing import print_line, print_table
 from narkit.spec import ALGORITHMS
 
 BATCH_SIZE = 32
@@ -38,7 +39,7 @@ print(imported - start, time.perf_counter() - imported)
 
 
 @dataclass
-class Cell:
+class SampleTime:
     """One algorithm at one size: microseconds per sample, ours and the reference's."""
 
     algorithm: str
@@ -52,10 +53,10 @@ class Cell:
 
 
 @dataclass
-class Record:
+class DataRecord:
     """A whole run with what is needed to judge it."""
 
-    cells: list[Cell]
+    cells: list[SampleTime]
     sizes: list[int]
     batch_size: int
     seconds_per_measurement: float
@@ -72,7 +73,7 @@ class Record:
 
 def measure(
     names: Sequence[str], sizes: Sequence[int], seconds: float, reference_python: Path | None, console: Console
-) -> Record:
+) -> DataRecord:
     """Measures the named algorithms at every size; the reference in turn with ours."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     cells = []
@@ -84,14 +85,14 @@ def measure(
                 for size in sizes:
                     progress.update(task, description=f"{name}, n = {size}")
                     theirs = None if reference is None else reference.microseconds(name, size, seconds)
-                    cells.append(Cell(name, size, our_microseconds(name, size, seconds), theirs))
+                    cells.append(SampleTime(name, size, our_microseconds(name, size, seconds), theirs))
                     progress.advance(task)
             progress.update(task, description="first samples in fresh processes")
             startup = _startup([name for name in names if ALGORITHMS[name].function.__module__.startswith("narkit.")])
         finally:
             if reference is not None:
                 reference.close()
-    return Record(
+    return DataRecord(
         cells=cells,
         sizes=list(sizes),
         batch_size=BATCH_SIZE,
@@ -143,7 +144,7 @@ def _startup(names: Sequence[str]) -> dict[str, float]:
     return {"import": statistics.median(imports), "first_sample": statistics.median(firsts), "slowest": max(firsts)}
 
 
-def _rows(record: Record) -> Iterator[list[str]]:
+def _rows(record: DataRecord) -> Iterator[list[str]]:
     """The table: one row per algorithm, then the geometric means and the minima of the ratios."""
     by_place = {(cell.algorithm, cell.size): cell for cell in record.cells}
     for name in dict.fromkeys(cell.algorithm for cell in record.cells):
@@ -169,7 +170,7 @@ def _rows(record: Record) -> Iterator[list[str]]:
         yield row
 
 
-def _header(record: Record) -> list[str]:
+def _header(record: DataRecord) -> list[str]:
     header = ["algorithm"]
     for size in record.sizes:
         header.append(f"n={size}: narkit µs")
@@ -184,15 +185,14 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def _circumstances(record: Record) -> list[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+def _circumstances(record: DataRecord) -> list[str]:
     lines = [
         f"Microseconds per sample on one core of {record.cpu}: batches of {record.batch_size} from seed to transformed "
         f"batch, every probe stored; medians over {record.seconds_per_measurement:g} s. {record.date}, commit "
-        f"{record.commit}, {versions}."
+        f"{record.commit}, {versions_in_words(record.versions)}."
     ]
     if record.reference_versions is not None:
-        theirs = ", ".join(f"{name} {version}" for name, version in record.reference_versions.items())
+        theirs = versions_in_words(record.reference_versions)
         lines.append(f"Reference, measured in turn with ours: {theirs}; batches of the same size, one at least.")
     if record.startup:
         lines.append(
@@ -203,29 +203,19 @@ def _circumstances(record: Record) -> list[str]:
     return lines
 
 
-def print_table(console: Console, record: Record) -> None:
+def print_record(console: Console, record: DataRecord) -> None:
     """Prints the measurements and their circumstances."""
-    table = Table()
-    for i, title in enumerate(_header(record)):
-        table.add_column(title, justify="right" if i else "left", no_wrap=i == 0)
-    rows = list(_rows(record))
-    for i, row in enumerate(rows):
-        table.add_row(*row, end_section=i == len(rows) - 3, style="bold" if i >= len(rows) - 2 else None)
-    console.print(table)
+    print_table(console, _header(record), list(_rows(record)))
     for line in _circumstances(record):
-        console.print(line, style="dim", highlight=False)
+        print_line(console, line, "dim")
 
 
-def as_markdown(record: Record) -> str:
-    """The same as a Markdown page."""
-    header = _header(record)
-    lines = ["# Speed of the data layer", "", *(f"{line}\n" for line in _circumstances(record))]
-    lines += [f"| {' | '.join(header)} |", f"| --- |{' ---: |' * (len(header) - 1)}"]
-    lines += [f"| {' | '.join(row)} |" for row in _rows(record)]
-    return "\n".join(lines) + "\n"
+def as_markdown(record: DataRecord) -> str:
+    """The measurements as a Markdown page."""
+    return markdown_page("Speed of the data layer", _circumstances(record), _header(record), _rows(record))
 
 
-def as_json(record: Record) -> str:
+def as_json(record: DataRecord) -> str:
     """The record as JSON, ratios and their summaries included."""
     content = asdict(record)
     content["summary"] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from narkit.bench.programs_of_step import Job, Prepared
+from narkit.bench.compilation import Job, Prepared
 
 TRACED_STEPS = 3
 
@@ -33,13 +33,13 @@ class Trace:
 
 def trace(prepared: Prepared, job: Job, folder: Path) -> Trace:
     """Leaves a trace of a few steps of one size in a folder. Opens with TensorBoard or Perfetto."""
-    meals = [job.feed.meal(step).on_device() for step in range(TRACED_STEPS)]
-    subject = prepared.subject
-    subject.run(meals[0]).block_until_ready()
+    batches = [job.feed.batch(step).on_device() for step in range(TRACED_STEPS)]
+    training_step = prepared.training_step
+    training_step.run(batches[0]).block_until_ready()
     folder.mkdir(parents=True, exist_ok=True)
     with jax.profiler.trace(str(folder)):
-        jax.block_until_ready([subject.run(meal) for meal in meals])
-    return Trace(folder, sum(subject.processor_steps(meal) for meal in meals))
+        jax.block_until_ready([training_step.run(batch) for batch in batches])
+    return Trace(folder, sum(training_step.processor_steps(batch) for batch in batches))
 
 
 def longest_kernels(folder: Path) -> list[KernelTime]:

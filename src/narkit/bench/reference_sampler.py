@@ -83,7 +83,8 @@ def measure(clrs, numpy, request):
     return {"microseconds": statistics.median(times) / batch_size * 1e6, "batches": len(times)}
 
 
-def main():
+def serve(packages, answer):
+    """Writes the versions of some packages, then `answer(clrs, numpy, request)` for each request that is read."""
     import logging
 
     import clrs  # pyright: ignore[reportMissingImports]
@@ -92,11 +93,11 @@ def main():
     logging.disable(logging.WARNING)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the answers
-    versions = {name: metadata.version(name) for name in ("dm-clrs", "numpy", "jax")}
+    versions = {name: metadata.version(name) for name in packages}
     print(json.dumps(versions | {"python": sys.version.split()[0]}), file=answers, flush=True)
     for line in sys.stdin:
-        print(json.dumps(measure(clrs, numpy, json.loads(line))), file=answers, flush=True)
+        print(json.dumps(answer(clrs, numpy, json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    serve(("dm-clrs", "numpy", "jax"), measure)

@@ -11,11 +11,8 @@ its Triplet-GMPNN, or TEAM written the obvious way in Haiku. Batches are drawn a
 them: to the longest trajectory seen so far, so that nothing is compiled twice.
 """
 
-import json
-import os
 import sys
 import time
-from importlib import metadata
 from itertools import cycle, islice
 
 sys.path.append(sys.path.pop(0))  # files beside this one must not hide anyone's modules
@@ -105,29 +102,18 @@ class Network:
         return time.perf_counter() - start
 
 
-def main():
-    import logging
+networks = {}
 
-    import clrs  # pyright: ignore[reportMissingImports]
-    import numpy
 
-    logging.disable(logging.WARNING)
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the answers
-    versions = {name: metadata.version(name) for name in ("dm-clrs", "dm-haiku", "jax", "jaxlib")}
-    print(json.dumps(versions | {"python": sys.version.split()[0]}), file=answers, flush=True)
-    networks = {}
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "build" in request:
-            network = Network(clrs, numpy, **request["build"])
-            networks[request["build"]["processor"]] = network
-            answer = {"first_step": network.step(), "processor_steps": network.processor_steps}
-        else:
-            network = networks[request["run"]["processor"]]
-            answer = {"seconds": [network.step() for _ in range(request["run"]["steps"])]}
-        print(json.dumps(answer), file=answers, flush=True)
+def answer(clrs, numpy, request):
+    """Builds a network or takes steps with one, and says how long that took."""
+    if "build" in request:
+        network = Network(clrs, numpy, **request["build"])
+        networks[request["build"]["processor"]] = network
+        return {"first_step": network.step(), "processor_steps": network.processor_steps}
+    network = networks[request["run"]["processor"]]
+    return {"seconds": [network.step() for _ in range(request["run"]["steps"])]}
 
 
 if __name__ == "__main__":
-    main()
+    reference_sampler.serve(("dm-clrs", "dm-haiku", "jax", "jaxlib"), answer)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 
-from narkit import machine
+from narkit import fused, machine
 from narkit.algorithms import ALGORITHMS
-from narkit.bench.programs_of_step import Job, Prepared, compile_together, count_launches, prepare, program_bytes
-from narkit.bench.projection import project
-from narkit.bench.subjects import NarkitSubject, PlainSubject, Subject, most_steps, paths_taken
-from narkit.bench.train_record import DEFAULT_PRESET, Cell, Failure, Record
+from narkit.bench.compilation import Job, Prepared, compile_together, count_launches, prepare, program_bytes
+from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord, FailedMeasurement, Measurement
+from narkit.bench.training_steps import NarkitStep, PlainStep, TrainingStep, most_steps
 from narkit.training.config import TrainConfig
-from narkit.training.feed import Feed, Meal
+from narkit.training.feed import Feed, TrainingBatch
 from narkit.training.packing import with_num_steps
 from narkit.training.presets import PRESETS
 from narkit.training.run import default_threads
@@ -37,7 +35,7 @@ STEP_SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchOptions:
     """What is to be measured."""
 
     algorithms: tuple[str, ...]
@@ -66,8 +64,8 @@ class Options:
         )
 
 
-def new_record(options: Options) -> Record:
-    return Record(
+def new_record(options: BenchOptions) -> BenchRecord:
+    return BenchRecord(
         device=machine.device_name(),
         backend=jax.default_backend(),
         cpu=machine.cpu_model(),
@@ -88,11 +86,11 @@ def _today() -> str:
 
 
 def measure(
-    options: Options, record: Record, tell: Callable[[str], None], save: Callable[[], None]
+    options: BenchOptions, record: BenchRecord, tell: Callable[[str], None], save: Callable[[], None]
 ) -> Iterator[Prepared]:
     """Measures everything that the record does not have yet, and saves it after every algorithm.
 
-    Yields each subject after it was measured, for who wants to look closer at it. Ends early when the budget is spent.
+    Yields each training step after it was measured, for closer looks at it. Ends early when the budget is spent.
     """
     start = time.perf_counter()
 
@@ -112,12 +110,12 @@ def measure(
             try:
                 prepared.append(prepare(kind(options.config(processor, algorithm)), sizes, options.evaluation))
             except Exception as error:  # such as an algorithm that the plain transcription cannot do
-                record.failures.append(Failure.of(error, kind.implementation, processor, algorithm, None))
+                record.failures.append(FailedMeasurement.of(error, kind.implementation, processor, algorithm, None))
                 save()
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
         compilations = compile_together(prepared, steps, options.threads, is_over)
         for one, compilation in zip(prepared, compilations, strict=True):
-            _measure_subject(options, record, one, tell, is_over)
+            _measure_every_size(options, record, one, tell, is_over)
             record.compilations.append(compilation)
             save()
             yield one
@@ -126,11 +124,11 @@ def measure(
     save()
 
 
-def _wanted(options: Options, record: Record) -> list[tuple[type[NarkitSubject | PlainSubject], str, str]]:
+def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[NarkitStep | PlainStep], str, str]]:
     """What is to be measured: each as (implementation, processor, algorithm)."""
     wanted = []
     for processor in options.processors:
-        kinds = [NarkitSubject, PlainSubject] if options.plain and processor == "team" else [NarkitSubject]
+        kinds = [NarkitStep, PlainStep] if options.plain and processor == "team" else [NarkitStep]
         for algorithm in options.algorithms:
             sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
             wanted += [
@@ -146,29 +144,29 @@ def _groups(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
         yield items[start : start + size]
 
 
-def _measure_subject(
-    options: Options,
-    record: Record,
+def _measure_every_size(
+    options: BenchOptions,
+    record: BenchRecord,
     prepared: Prepared,
     tell: Callable[[str], None],
     is_over: Callable[[], bool],
 ) -> None:
     """Measures every size. What fails is noted and does not cost the measurements of the others."""
-    subject = prepared.subject
-    config = subject.config
+    training_step = prepared.training_step
+    config = training_step.config
     name = config.algorithms[0]
 
     def failed(size: int, error: Exception) -> None:
-        record.failures.append(Failure.of(error, subject.implementation, config.processor, name, size))
+        record.failures.append(FailedMeasurement.of(error, training_step.implementation, config.processor, name, size))
 
     for job in prepared.jobs:
         if is_over():
             return
-        tell(f"{name}, {config.processor} ({subject.implementation}), n = {job.size}")
+        tell(f"{name}, {config.processor} ({training_step.implementation}), n = {job.size}")
         try:
             if job.error is not None:
                 raise job.error
-            record.cells.append(measure_cell(subject, job, options.steps))
+            record.cells.append(measure_size(training_step, job, options.steps))
         except Exception as error:
             failed(job.size, error)
     if prepared.evaluations is not None and not is_over():
@@ -186,15 +184,15 @@ def warm_up(steps: int) -> int:
     return min(LOOK_AHEAD + IN_FLIGHT, max(steps, 2))
 
 
-def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
+def measure_size(training_step: TrainingStep, job: Job, steps: int) -> Measurement:
     """Times the steps of one size and looks at their program."""
-    assert job.meal is not None and job.program is not None
-    loop, outside = _around_the_loop(subject, job.meal)
-    run = pipelined(subject, job.feed, steps)
-    config = subject.config
-    algorithm, num_nodes = config.algorithms[0], job.meal.packed.layout.num_nodes
-    return Cell(
-        implementation=subject.implementation,
+    assert job.batch is not None and job.program is not None
+    loop, outside = _around_the_loop(training_step, job.batch)
+    run = pipelined(training_step, job.feed, steps)
+    config = training_step.config
+    algorithm, num_nodes = config.algorithms[0], job.batch.packed.layout.num_nodes
+    return Measurement(
+        implementation=training_step.implementation,
         processor=config.processor,
         algorithm=algorithm,
         size=job.size,
@@ -211,8 +209,8 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
         program_bytes=program_bytes(job.program),
         peak_bytes=machine.peak_memory(),
         paths=(
-            paths_taken(algorithm, config.processor, num_nodes, config.hidden_size)
-            if isinstance(subject, NarkitSubject)
+            fused.report_paths(algorithm, config.processor, num_nodes, config.hidden_size)
+            if isinstance(training_step, NarkitStep)
             else {"all": "plain"}
         ),
         commit=machine.commit(),
@@ -221,7 +219,7 @@ def measure_cell(subject: Subject, job: Job, steps: int) -> Cell:
 
 
 @dataclass
-class Run:
+class TimedRun:
     """The measured steps: seconds from the end of the step before them to the end of the last, and where they went.
 
     Not of single steps: that they have ended is seen a few steps later, of several at once.
@@ -232,7 +230,7 @@ class Run:
     waiting: float
 
 
-def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
+def pipelined(training_step: TrainingStep, feed: Feed, steps: int) -> TimedRun:
     """Steps as the trainer takes them: data made ahead on as many threads, which take turns as often, several steps in
     flight, none waited for at once.
 
@@ -241,48 +239,41 @@ def pipelined(subject: Subject, feed: Feed, steps: int) -> Run:
     warm = warm_up(steps)
     in_flight: deque[jax.Array] = deque()
     ends, processor_steps, waits = [], [], []
-    with short_turns(), feed.ahead(0, LOOK_AHEAD, min(default_threads(), MAKING_DATA)) as meals:
+    with short_turns(), feed.ahead(0, LOOK_AHEAD, min(default_threads(), MAKING_DATA)) as batches:
         for _ in range(warm + steps + IN_FLIGHT):
             asked = time.perf_counter()
-            meal = next(meals)
+            batch = next(batches)
             if is_idle(in_flight):
                 waits.append((asked, time.perf_counter()))
-            processor_steps.append(subject.processor_steps(meal))
-            in_flight.append(subject.run(meal))
+            processor_steps.append(training_step.processor_steps(batch))
+            in_flight.append(training_step.run(batch))
             if len(in_flight) > IN_FLIGHT:
                 np.asarray(in_flight.popleft())
                 ends.append(time.perf_counter())
         jax.block_until_ready(list(in_flight))
     start, end = ends[warm - 1], ends[-1]
     waiting = sum(until - asked for asked, until in waits if start <= asked and until <= end)
-    return Run(end - start, processor_steps[warm : warm + steps], waiting)
+    return TimedRun(end - start, processor_steps[warm : warm + steps], waiting)
 
 
-def _around_the_loop(subject: Subject, meal: Meal) -> tuple[float | None, float | None]:
+def _around_the_loop(training_step: TrainingStep, batch: TrainingBatch) -> tuple[float | None, float | None]:
     """What one more processor step costs, and what is left: from the same program with few and with many steps.
 
     The batch is on the device before: that it is moved there is no part of the program.
     """
-    few, many = 1, min(most_steps(meal), MANY_STEPS)
-    if many < 3 or not isinstance(subject, NarkitSubject):
+    few, many = 1, min(most_steps(batch), MANY_STEPS)
+    if many < 3 or not isinstance(training_step, NarkitStep):
         return None, None
 
     def timed(num_steps: int) -> float:
-        cut = Meal(with_num_steps(meal.packed, num_steps), num_steps).on_device()
+        cut = TrainingBatch(with_num_steps(batch.packed, num_steps), num_steps).on_device()
         times = []
         for _ in range(REPEATS + 1):  # the first warms up
             start = time.perf_counter()
-            subject.run(cut).block_until_ready()
+            training_step.run(cut).block_until_ready()
             times.append(time.perf_counter() - start)
         return 1e3 * statistics.median(times[1:])
 
     short, long = timed(few), timed(many)
     slope = (long - short) / (many - few)
     return slope, short - few * slope
-
-
-def as_json(record: Record) -> str:
-    """The record with what follows from it."""
-    found = {name: project(record, name) for name in record.processors}
-    projections = {name: asdict(projection) for name, projection in found.items() if projection is not None}
-    return json.dumps({**asdict(record), "projections": projections}, indent=1) + "\n"

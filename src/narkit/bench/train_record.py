@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 SCHEMA = 2
@@ -13,7 +13,7 @@ DEFAULT_PRESET = "paper"  # whose settings of a step are measured if nobody says
 
 
 @dataclass
-class Cell:
+class Measurement:
     """One algorithm at one size. Times are in milliseconds."""
 
     implementation: str
@@ -45,7 +45,7 @@ class Cell:
 
 
 @dataclass
-class Failure:
+class FailedMeasurement:
     """A network that could not be built, or a program that could not be compiled or run."""
 
     implementation: str
@@ -55,7 +55,9 @@ class Failure:
     error: str
 
     @classmethod
-    def of(cls, error: Exception, implementation: str, processor: str, algorithm: str, size: int | None) -> Failure:
+    def of(
+        cls, error: Exception, implementation: str, processor: str, algorithm: str, size: int | None
+    ) -> FailedMeasurement:
         lines = str(error).strip().splitlines() or [""]
         return cls(implementation, processor, algorithm, size, f"{type(error).__name__}: {lines[0]}"[:500])
 
@@ -78,13 +80,13 @@ class Compilation:
     processor: str
     algorithm: str
     programs: int
-    seconds: float  # the wall's, shared out among algorithms that were compiled together
+    seconds: float  # elapsed, shared out among algorithms that were compiled together
     threads: int
     program_seconds: list[float]  # each program's own, in turn with others on the same threads
 
 
 @dataclass
-class Evaluation:
+class EvaluationTime:
     """How long one validation on all sets takes, and one pass over the official test split."""
 
     processor: str
@@ -94,7 +96,7 @@ class Evaluation:
 
 
 @dataclass
-class Record:
+class BenchRecord:
     """A whole run with what is needed to judge it."""
 
     device: str
@@ -109,10 +111,10 @@ class Record:
     commit: str
     date: str
     complete: bool = False
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[Measurement] = field(default_factory=list)
     compilations: list[Compilation] = field(default_factory=list)
-    evaluations: list[Evaluation] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    evaluations: list[EvaluationTime] = field(default_factory=list)
+    failures: list[FailedMeasurement] = field(default_factory=list)
     preset: str = DEFAULT_PRESET
     schema: int = SCHEMA
 
@@ -123,7 +125,7 @@ class Record:
     def forget(self, implementation: str, processor: str, algorithm: str) -> None:
         """Drops what is known of an algorithm, before it is measured anew."""
 
-        def other(entry: Cell | Compilation | Failure) -> bool:
+        def other(entry: Measurement | Compilation | FailedMeasurement) -> bool:
             return (entry.implementation, entry.processor, entry.algorithm) != (implementation, processor, algorithm)
 
         self.cells = [cell for cell in self.cells if other(cell)]
@@ -136,13 +138,21 @@ class Record:
     def processors(self) -> list[str]:
         return list(dict.fromkeys(cell.processor for cell in self.cells))
 
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
     @classmethod
-    def from_json(cls, text: str) -> Record:
+    def from_json(cls, text: str) -> BenchRecord:
         content: dict[str, Any] = json.loads(text)
         if content.get("schema") != SCHEMA:
             found = content.get("schema")
             raise ValueError(f"expected a record of `narkit bench train` with schema {SCHEMA}, got {found}")
-        kinds = {"cells": Cell, "compilations": Compilation, "evaluations": Evaluation, "failures": Failure}
+        kinds = {
+            "cells": Measurement,
+            "compilations": Compilation,
+            "evaluations": EvaluationTime,
+            "failures": FailedMeasurement,
+        }
         known = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
         for name, kind in kinds.items():

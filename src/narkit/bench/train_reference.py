@@ -13,12 +13,13 @@ from pathlib import Path
 
 import jax
 from rich.console import Console
-from rich.table import Table
 
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
-from narkit.bench.subjects import NarkitSubject
+from narkit.bench.tables import markdown_page, versions_in_words
 from narkit.bench.train import PACKAGES
+from narkit.bench.training_steps import NarkitStep
+from narkit.printing import print_line, print_table
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed
 
@@ -33,7 +34,7 @@ HEADER = (
 
 
 @dataclass
-class Side:
+class TimedSteps:
     """The training steps of one implementation, each waited for."""
 
     seconds: list[float]
@@ -50,12 +51,12 @@ class Side:
 
 
 @dataclass
-class Comparison:
+class ProcessorComparison:
     """One processor, ours and theirs."""
 
     processor: str
-    ours: Side
-    reference: Side
+    ours: TimedSteps
+    reference: TimedSteps
 
     @property
     def step_ratio(self) -> float:
@@ -70,7 +71,7 @@ class Comparison:
 class CpuRecord:
     """The whole comparison with what is needed to judge it."""
 
-    comparisons: list[Comparison]
+    comparisons: list[ProcessorComparison]
     algorithm: str
     size: int
     batch_size: int
@@ -110,7 +111,7 @@ def compare(
                 tell(f"{processor}: turn {turn + 1}")
                 ours.run(STEPS_PER_TURN)
                 theirs.run(STEPS_PER_TURN)
-            comparisons.append(Comparison(processor, ours.side, theirs.side))
+            comparisons.append(ProcessorComparison(processor, ours.side, theirs.side))
         versions = reference.versions
     finally:
         reference.close()
@@ -134,17 +135,17 @@ class _Ours:
     """Our training step, on batches made and moved beforehand."""
 
     def __init__(self, config: TrainConfig):
-        self._subject = NarkitSubject(config)
+        self._step = NarkitStep(config)
         feed = Feed(config)
         feed.measure(NUM_BATCHES)
-        self._meals = cycle([feed.meal(step).on_device() for step in range(NUM_BATCHES)])
-        self.side = Side([], [], self._timed()[0])
+        self._batches = cycle([feed.batch(step).on_device() for step in range(NUM_BATCHES)])
+        self.side = TimedSteps([], [], self._timed()[0])
 
     def _timed(self) -> tuple[float, int]:
-        meal = next(self._meals)
+        batch = next(self._batches)
         start = time.perf_counter()
-        jax.block_until_ready(self._subject.run(meal))
-        return time.perf_counter() - start, meal.num_steps
+        jax.block_until_ready(self._step.run(batch))
+        return time.perf_counter() - start, batch.num_steps
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -163,7 +164,7 @@ class _Theirs:
         request = {"processor": processor, "algorithm": algorithm, "size": size}
         answer = process.ask({"build": request | {"batch_size": batch_size, "hidden_size": hidden_size}})
         self._processor_steps: int = answer["processor_steps"]
-        self.side = Side([], [], answer["first_step"])
+        self.side = TimedSteps([], [], answer["first_step"])
 
     def run(self, steps: int) -> None:
         answer = self._process.ask({"run": {"processor": self._processor, "steps": steps}})
@@ -191,38 +192,30 @@ def _rows(record: CpuRecord) -> list[list[str]]:
 
 
 def _circumstances(record: CpuRecord) -> list[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    theirs = ", ".join(f"{name} {version}" for name, version in record.reference_versions.items())
     steps = min((len(c.ours.seconds) for c in record.comparisons), default=0)
     return [
         f"Training steps (forward + backward + Adam, one seed, {record.algorithm}, n = {record.size}, batch "
         f"{record.batch_size}, h = {record.hidden_size}) on {record.cores} cores of {record.cpu}: medians over {steps} "
         f"steps each, {STEPS_PER_TURN} of ours and {STEPS_PER_TURN} of theirs in turn, data not included; load of the "
-        f"machine before the run {record.load:.1f}. {record.date}, commit {record.commit}, {versions}.",
-        f"Reference: {theirs}. Its Triplet-GMPNN is its own; its TEAM is the same layer written the obvious way in "
-        "Haiku as one of its processors. It pads every batch to the longest trajectory seen so far, ours runs as many "
-        "steps as the batch needs; the second ratio is per processor step and leaves that advantage out.",
+        f"machine before the run {record.load:.1f}. {record.date}, commit {record.commit}, "
+        f"{versions_in_words(record.versions)}.",
+        f"Reference: {versions_in_words(record.reference_versions)}. Its Triplet-GMPNN is its own; its TEAM is the "
+        "same layer written the obvious way in Haiku as one of its processors. It pads every batch to the longest "
+        "trajectory seen so far, ours runs as many steps as the batch needs; the second ratio is per processor step "
+        "and leaves that advantage out.",
     ]
 
 
-def print_table(console: Console, record: CpuRecord) -> None:
+def print_record(console: Console, record: CpuRecord) -> None:
     """Prints the comparison and its circumstances."""
-    table = Table()
-    for i, title in enumerate(HEADER):
-        table.add_column(title, justify="right" if i else "left")
-    for row in _rows(record):
-        table.add_row(*row)
-    console.print(table)
+    print_table(console, HEADER, _rows(record))
     for line in _circumstances(record):
-        console.print(line, style="dim", highlight=False, soft_wrap=True)
+        print_line(console, line, "dim")
 
 
 def as_markdown(record: CpuRecord) -> str:
-    """The same as a Markdown page."""
-    lines = ["# Speed of training on the CPU", "", *(f"{line}\n" for line in _circumstances(record))]
-    lines += [f"| {' | '.join(HEADER)} |", f"| --- |{' ---: |' * (len(HEADER) - 1)}"]
-    lines += [f"| {' | '.join(row)} |" for row in _rows(record)]
-    return "\n".join(lines) + "\n"
+    """The comparison as a Markdown page."""
+    return markdown_page("Speed of training on the CPU", _circumstances(record), HEADER, _rows(record))
 
 
 def as_json(record: CpuRecord) -> str:

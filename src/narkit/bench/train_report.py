@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
-from narkit.algorithms import ALGORITHMS
 from narkit.bench.profiling import KernelTime, Trace
-from narkit.bench.projection import FORMULA, Projection, project
-from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, Cell, Record
+from narkit.bench.tables import markdown_table, versions_in_words
+from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, BenchRecord, Measurement
+from narkit.printing import print_line, print_table
 
 HEADER = (
     "algorithm", "n", "kernels fwd", "kernels bwd", "kernels outside", "proc. steps", "ms/proc. step",
@@ -27,63 +26,38 @@ COMPARISON = (
     "ratio is per processor step and leaves that advantage out."
 )
 COMPILATION = (
-    "Seconds of the wall for all programs of an algorithm, shared out among algorithms that were compiled at the same "
-    "time; and the slowest program's own."
+    "Seconds until all programs of an algorithm were compiled, shared out among algorithms that were compiled at the "
+    "same time; and the seconds of the slowest program."
 )
 COMPILATION_HEADER = ("processor", "implementation", "algorithm", "programs", "s", "slowest s", "threads")
-SUM_HEADER = (
-    "processor", "algorithms", "minutes", "training", "validation", "test", "compilation", "ms/proc. step, all in",
-)  # fmt: skip
 NOT_COUNTED = "not counted"
-LONGEST = 20
+KERNEL_HEADER = ("kernel", "µs per processor step", "share", "runs per processor step")
+MOST_KERNELS, LONGEST_NAME = 20, 70
 
 
-def print_record(console: Console, record: Record) -> None:
-    """All cells by processor, then failures, projections and circumstances."""
+def print_record(console: Console, record: BenchRecord) -> None:
+    """All measurements by processor, then compilations, failures and circumstances."""
     for title, cells in _groups(record).items():
-        _print_table(console, title, HEADER, [_row(cell) for cell in cells])
+        print_table(console, HEADER, [_row(cell) for cell in cells], title)
     if rows := _comparison_rows(record):
-        _print_table(console, "beside plain JAX", COMPARISON_HEADER, rows)
-    for compilation in record.compilations:
-        console.print(
-            f"{compilation.algorithm}, {compilation.processor} ({compilation.implementation}): {compilation.programs} "
-            f"compilations in {compilation.seconds:.1f} s on {compilation.threads} threads; the slowest took "
-            f"{max(compilation.program_seconds, default=0.0):.1f} s",
-            highlight=False,
-            soft_wrap=True,
-        )
-    for failure in record.failures:
-        console.print(
-            f"failed: {failure.algorithm}, {failure.processor} ({failure.implementation}), {failure.where}: "
-            f"{failure.error}",
-            style="red",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-    _print_projections(console, record)
+        print_table(console, COMPARISON_HEADER, rows, "beside plain JAX")
+    if rows := _compilation_rows(record):
+        print_table(console, COMPILATION_HEADER, rows, "compilation")
+    for line in _failure_lines(record):
+        print_line(console, f"failed: {line}", "red")
     for line in circumstances(record):
-        console.print(line, style="dim", highlight=False, soft_wrap=True)
+        print_line(console, line, "dim")
 
 
-def _print_table(console: Console, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(title=title, title_justify="left")
-    for i, column in enumerate(header):
-        table.add_column(column, justify="right" if i else "left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-
-
-def _groups(record: Record) -> dict[str, list[Cell]]:
-    """The cells by processor and implementation."""
-    groups: dict[str, list[Cell]] = {}
+def _groups(record: BenchRecord) -> dict[str, list[Measurement]]:
+    """The measurements by processor and implementation."""
+    groups: dict[str, list[Measurement]] = {}
     for cell in record.cells:
         groups.setdefault(f"{cell.processor} ({cell.implementation})", []).append(cell)
     return groups
 
 
-def _comparison_rows(record: Record) -> list[list[str]]:
+def _comparison_rows(record: BenchRecord) -> list[list[str]]:
     """narkit beside plain JAX, where one run measured both."""
     plain = {cell.place[1:]: cell for cell in record.cells if cell.implementation == PLAIN}
     rows = []
@@ -100,7 +74,7 @@ def _comparison_rows(record: Record) -> list[list[str]]:
     return rows
 
 
-def _row(cell: Cell) -> list[str]:
+def _row(cell: Measurement) -> list[str]:
     counts = [cell.launched(where) for where in ("forward", "backward", "outside")]
     counted = [NOT_COUNTED, "", ""] if cell.launches is None else [str(count) for count in counts]
     return [
@@ -133,30 +107,8 @@ def _paths(paths: dict[str, str]) -> str:
     return ", ".join(f"{part}: {kind}" for part, kind in paths.items())
 
 
-def _sums(record: Record) -> dict[str, Projection]:
-    """The projections that are sums, by processor."""
-    found = {processor: project(record, processor) for processor in record.processors}
-    return {name: each for name, each in found.items() if each is not None and each.algorithms > 1}
-
-
-def _print_projections(console: Console, record: Record) -> None:
-    for processor, found in _sums(record).items():
-        console.print(
-            f"{processor}, 10,000 steps of {found.algorithms} algorithms: {found.total / 60:.1f} min = training "
-            f"{found.training / 60:.1f} + validation {found.validation / 60:.1f} + test {found.test / 60:.1f} + "
-            f"compilation {found.compilation / 60:.1f}; {found.milliseconds_per_processor_step:.3f} ms per processor "
-            f"step all in. Formula: {found.formula}.",
-            highlight=False,
-            soft_wrap=True,
-        )
-        for text, names in (("not in the sum", found.missing), ("without evaluation", found.without_evaluation)):
-            if names:
-                console.print(f"  {text}: {', '.join(names)}", highlight=False, soft_wrap=True)
-
-
-def circumstances(record: Record) -> list[str]:
+def circumstances(record: BenchRecord) -> list[str]:
     """Where and with what it was measured, and what the columns mean."""
-    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     peak = max((cell.peak_bytes for cell in record.cells if cell.peak_bytes is not None), default=None)
     memory = "the device does not report its peak memory" if peak is None else f"peak memory {peak / 1e9:.2f} GB"
     cache = "on" if record.compilation_cache else "off"
@@ -165,7 +117,7 @@ def circumstances(record: Record) -> list[str]:
     lines = [
         f"{record.device} ({record.backend}), {record.num_seeds} seeds as one program, batch {record.batch_size}, "
         f"h = {record.hidden_size}, {preset}forward + backward + Adam; {memory}; compilation cache {cache}. "
-        f"{record.date}, commit {commits}, {versions}.",
+        f"{record.date}, commit {commits}, {versions_in_words(record.versions)}.",
         "Kernels per processor step, forward and backward, and once per training step outside the loops, counted from "
         "the compiled program. Milliseconds: a run of fresh batches with several steps in flight, divided by its "
         "processor steps and by its training steps; and what one more processor step costs.",
@@ -175,8 +127,8 @@ def circumstances(record: Record) -> list[str]:
     return lines
 
 
-def as_markdown(record: Record) -> str:
-    """The same as a Markdown page."""
+def as_markdown(record: BenchRecord) -> str:
+    """The measurements as a Markdown page."""
     lines = ["# Speed of training steps", ""]
     for line in circumstances(record):
         lines += [line, ""]
@@ -185,31 +137,18 @@ def as_markdown(record: Record) -> str:
         shared = len(paths) == 1
         lines += [f"## {title}", "", *([f"Path: {next(iter(paths))}.", ""] if shared else [])]
         columns = len(HEADER) - shared  # the path is the last one
-        lines += _markdown_table(HEADER[:columns], [_row(cell)[:columns] for cell in cells], texts=1)
+        lines += markdown_table(HEADER[:columns], [_row(cell)[:columns] for cell in cells], names=1)
     if rows := _comparison_rows(record):
-        lines += ["## Beside plain JAX", "", COMPARISON, "", *_markdown_table(COMPARISON_HEADER, rows, texts=2)]
+        lines += ["## Beside plain JAX", "", COMPARISON, "", *markdown_table(COMPARISON_HEADER, rows, names=2)]
     if rows := _compilation_rows(record):
         lines += ["## Compilation", "", COMPILATION, ""]
-        lines += _markdown_table(COMPILATION_HEADER, rows, texts=3)
-    if sums := _sums(record):
-        lines += ["## The sum", "", f"For 10,000 steps: {FORMULA}.", ""]
-        lines += _markdown_table(SUM_HEADER, [_sum_row(name, found) for name, found in sums.items()], texts=1)
-        lines += [f"- {name}: {remark}" for name, found in sums.items() for remark in _remarks(found)] + [""]
+        lines += markdown_table(COMPILATION_HEADER, rows, names=3)
     if record.failures:
-        lines += ["## Failures", ""]
-        for failure in record.failures:
-            which = f"{failure.algorithm}, {failure.processor} ({failure.implementation})"
-            lines.append(f"- {which}, {failure.where}: {failure.error}")
+        lines += ["## Failures", "", *(f"- {line}" for line in _failure_lines(record))]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> list[str]:
-    """A table and an empty line after it; the first columns are texts, the others numbers."""
-    rule = f"|{' --- |' * texts}{' ---: |' * (len(header) - texts)}"
-    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows), ""]
-
-
-def _compilation_rows(record: Record) -> list[list[str]]:
+def _compilation_rows(record: BenchRecord) -> list[list[str]]:
     return [
         [
             each.processor, each.implementation, each.algorithm, str(each.programs), f"{each.seconds:.1f}",
@@ -219,27 +158,11 @@ def _compilation_rows(record: Record) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def _sum_row(processor: str, found: Projection) -> list[str]:
-    total, training, validation, test, compilation = (
-        f"{seconds / 60:.1f}"
-        for seconds in (found.total, found.training, found.validation, found.test, found.compilation)
-    )
-    if len(found.without_evaluation) == found.algorithms:
-        validation = test = "not timed"
-    minutes = (total, training, validation, test, compilation)
-    return [processor, str(found.algorithms), *minutes, f"{found.milliseconds_per_processor_step:.3f}"]
-
-
-def _remarks(found: Projection) -> list[str]:
-    """What the sum lacks; if that is most, what it has."""
-    remarks = []
-    if len(found.missing) > found.algorithms:
-        remarks.append(f"only of {', '.join(sorted(ALGORITHMS.keys() - set(found.missing)))}")
-    elif found.missing:
-        remarks.append(f"without {', '.join(found.missing)}")
-    if found.without_evaluation:
-        remarks.append(f"without the time of validation and test: {', '.join(found.without_evaluation)}")
-    return remarks
+def _failure_lines(record: BenchRecord) -> list[str]:
+    return [
+        f"{failed.algorithm}, {failed.processor} ({failed.implementation}), {failed.where}: {failed.error}"
+        for failed in record.failures
+    ]
 
 
 def print_longest(console: Console, title: str, trace: Trace, kernels: Sequence[KernelTime]) -> None:
@@ -247,20 +170,15 @@ def print_longest(console: Console, title: str, trace: Trace, kernels: Sequence[
     total = sum(kernel.milliseconds for kernel in kernels)
     runs = sum(kernel.runs for kernel in kernels)
     steps = trace.processor_steps
-    table = Table(title=f"{title}: where the time went", title_justify="left")
-    for i, column in enumerate(("kernel", "µs per processor step", "share", "runs per processor step")):
-        table.add_column(column, justify="right" if i else "left", no_wrap=i == 0, max_width=70 if i == 0 else None)
-    for kernel in kernels[:LONGEST]:
-        table.add_row(
-            kernel.name,
+    rows = [
+        [
+            kernel.name[:LONGEST_NAME],
             f"{1e3 * kernel.milliseconds / steps:.1f}",
             f"{100 * kernel.milliseconds / total:.1f} %",
             f"{kernel.runs / steps:.1f}",
-        )
-    console.print(table)
-    console.print(
-        f"all {len(kernels)} kernels: {1e3 * total / steps:.1f} µs and {runs / steps:.1f} runs per processor step; "
-        f"trace in {trace.folder}",
-        highlight=False,
-        soft_wrap=True,
-    )
+        ]
+        for kernel in kernels[:MOST_KERNELS]
+    ]
+    print_table(console, KERNEL_HEADER, rows, f"{title}: where the time went")
+    summary = f"{1e3 * total / steps:.1f} µs and {runs / steps:.1f} runs per processor step"
+    print_line(console, f"all {len(kernels)} kernels: {summary}; trace in {trace.folder}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.choices import comma_separated_algorithms, comma_separated_sizes, plain_errors
+from narkit.cli.choices import comma_separated_algorithms, comma_separated_sizes, plain_errors, store
 from narkit.cli.help import examples
 
 app = typer.Typer()
@@ -53,11 +53,8 @@ def bench_data(
                 check_folder(file.parent)
     with plain_errors("--reference-python"):
         record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
-    data.print_table(Console(), record)
-    if out is not None:
-        with plain_errors("--out"):
-            write_with_folder(out.with_suffix(".json"), data.as_json(record))
-            write_with_folder(out.with_suffix(".md"), data.as_markdown(record))
+    data.print_record(Console(), record)
+    store(out, data.as_json(record), data.as_markdown(record))
     if json is not None:
         with plain_errors("--json"):
             write_with_folder(json, data.as_json(record))

@@ -51,7 +51,8 @@ def bench_train(
     every_algorithm: Annotated[
         bool,
         typer.Option(
-            "--every-algorithm", help="Measure all algorithms, with validation and test, and project the whole column."
+            "--every-algorithm",
+            help="Measure all algorithms, with validation and test, as `narkit sweep --plan` reads them.",
         ),
     ] = False,
     evaluation: Annotated[bool, typer.Option(help="With --every-algorithm: time validation and test.")] = True,
@@ -68,7 +69,7 @@ def bench_train(
     """Measure training steps: kernels per processor step, times, compilations and memory."""
     import dataclasses
 
-    from narkit.bench.train import Options
+    from narkit.bench.train import BenchOptions
     from narkit.cli import bench_train_run as command
     from narkit.models.processors import PROCESSORS
     from narkit.training.presets import PRESETS
@@ -81,7 +82,7 @@ def bench_train(
         with plain_errors("--reference-python"):
             command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
         return
-    options = Options(
+    options = BenchOptions(
         algorithms=tuple(names),
         processors=tuple(processors),
         sizes=tuple(comma_separated_sizes(sizes)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ from rich.console import Console
 
 from narkit import machine
 from narkit.bench import profiling, train, train_reference, train_report
-from narkit.bench.programs_of_step import Prepared
-from narkit.bench.subjects import load_plain_team
-from narkit.bench.train_record import DEFAULT_PRESET, Record
-from narkit.cli.choices import plain_errors
-from narkit.files import write_with_folder
+from narkit.bench.compilation import Prepared
+from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord
+from narkit.bench.training_steps import load_plain_team
+from narkit.cli.choices import plain_errors, store
+from narkit.printing import print_line
 
 SETTINGS = (
     "device",
@@ -37,7 +37,9 @@ class IncompatibleRecord(OSError):
     """A stored record cannot be continued or replaced by what was asked for."""
 
 
-def run(console: Console, options: train.Options, out: Path | None, append: bool, profile: Path | None) -> Record:
+def run(
+    console: Console, options: train.BenchOptions, out: Path | None, append: bool, profile: Path | None
+) -> BenchRecord:
     """Measures and prints; with `out` stores, with `profile` traces each network at its largest size, too."""
     if options.plain:
         with plain_errors("--plain"):
@@ -46,12 +48,9 @@ def run(console: Console, options: train.Options, out: Path | None, append: bool
         record = _start(options, out, append)
 
     def save() -> None:
-        if out is not None:
-            with plain_errors("--out"):
-                write_with_folder(out.with_suffix(".json"), train.as_json(record))
-                write_with_folder(out.with_suffix(".md"), train_report.as_markdown(record))
+        store(out, record.to_json(), train_report.as_markdown(record))
 
-    for prepared in train.measure(options, record, _teller(Console(stderr=True)), save):
+    for prepared in train.measure(options, record, _tell, save):
         if profile is not None:
             with plain_errors("--profile"):
                 _trace(console, prepared, profile)
@@ -80,18 +79,14 @@ def compare(
         settings = {"algorithm": algorithm, "size": size, "hidden_size": hidden_size, "batch_size": batch_size}
         with plain_errors("--out"):
             _refuse_other(out.with_suffix(".json"), settings | {"cpu": machine.cpu_model()})
-    tell = _teller(Console(stderr=True))
-    record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, tell)
-    train_reference.print_table(console, record)
-    if out is not None:
-        with plain_errors("--out"):
-            write_with_folder(out.with_suffix(".json"), train_reference.as_json(record))
-            write_with_folder(out.with_suffix(".md"), train_reference.as_markdown(record))
+    record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, _tell)
+    train_reference.print_record(console, record)
+    store(out, train_reference.as_json(record), train_reference.as_markdown(record))
     _tell_where(console, out)
 
 
-def _teller(console: Console) -> Callable[[str], None]:
-    return lambda text: console.print(text, style="dim", highlight=False, soft_wrap=True)
+def _tell(text: str) -> None:
+    print_line(Console(stderr=True), text, "dim")
 
 
 def _tell_where(console: Console, out: Path | None) -> None:
@@ -99,10 +94,10 @@ def _tell_where(console: Console, out: Path | None) -> None:
         text = "not stored; --out FILE keeps it as FILE.json and FILE.md"
     else:
         text = f"stored: {out.with_suffix('.json')} and {out.with_suffix('.md')}"
-    console.print(text, highlight=False, soft_wrap=True)
+    print_line(console, text)
 
 
-def _start(options: train.Options, out: Path | None, append: bool) -> Record:
+def _start(options: train.BenchOptions, out: Path | None, append: bool) -> BenchRecord:
     """The record to fill: a new one, or what is stored already."""
     fresh = train.new_record(options)
     if out is None:
@@ -112,7 +107,7 @@ def _start(options: train.Options, out: Path | None, append: bool) -> Record:
     if not append or not path.exists():
         return fresh
     try:
-        known = Record.from_json(path.read_text())
+        known = BenchRecord.from_json(path.read_text())
     except (ValueError, KeyError, TypeError) as error:
         raise IncompatibleRecord(f"{path} cannot be continued: {error}; leave out --append to replace it") from None
     known.complete = False
@@ -143,17 +138,17 @@ def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
-    config = prepared.subject.config
-    jobs = [job for job in prepared.jobs if job.meal is not None]
+    config = prepared.training_step.config
+    jobs = [job for job in prepared.jobs if job.batch is not None]
     if not jobs:
         return
     job = max(jobs, key=lambda job: job.size)
-    title = f"{config.algorithms[0]}, {config.processor} ({prepared.subject.implementation}), n = {job.size}"
-    name = "-".join([config.algorithms[0], config.processor, prepared.subject.implementation, str(job.size)])
+    title = f"{config.algorithms[0]}, {config.processor} ({prepared.training_step.implementation}), n = {job.size}"
+    name = "-".join([config.algorithms[0], config.processor, prepared.training_step.implementation, str(job.size)])
     trace = profiling.trace(prepared, job, folder / name.replace(" ", "-"))
     try:
         kernels = profiling.longest_kernels(trace.folder)
     except (RuntimeError, ValueError) as error:
-        console.print(f"{title}: trace in {trace.folder}, not summarised: {error}", soft_wrap=True, highlight=False)
+        print_line(console, f"{title}: trace in {trace.folder}, not summarised: {error}")
         return
     train_report.print_longest(console, title, trace, kernels)

@@ -1,28 +1,41 @@
-"""Checks of what a user typed: a wrong word ends in one clear line and exit code 2, never in a traceback."""
+"""Options that several commands take, and checks of what was typed: mistakes end in one clear line and exit code 2."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from narkit.cli.failures import one_line
-from narkit.errors import BatchError, InstanceError, UnknownNameError
+from narkit.errors import UnknownNameError
+
+Steps = Annotated[int | None, typer.Option(help="The number of training steps.", show_default="the preset's")]
+HiddenSize = Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")]
+BatchSize = Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
+]
+SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 @contextlib.contextmanager
-def plain_errors(hint: str | None = None) -> Iterator[None]:
-    """Turns narkit's errors about what was asked for into usage errors; `hint` names the option to blame."""
+def plain_errors(hint: str | None = None, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turns narkit's own errors and those of the system into usage errors, and errors of the types `also`.
+
+    What narkit defines as a `ValueError` says what was expected, what came and what to do. `hint` names the option.
+    """
     try:
         yield
-    except (UnknownNameError, InstanceError, BatchError, OSError) as error:
-        raise typer.BadParameter(in_words(error), param_hint=hint) from None
-
-
-def in_words(error: Exception) -> str:
-    """What an error says; of the system's own errors without their number."""
-    return one_line(error) if isinstance(error, OSError) else str(error)
+    except OSError as error:
+        raise typer.BadParameter(one_line(error), param_hint=hint) from None
+    except (ValueError, *also) as error:
+        if not type(error).__module__.startswith("narkit.") and not isinstance(error, also):
+            raise
+        raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
 @contextlib.contextmanager
@@ -78,3 +91,13 @@ def comma_separated_sizes(text: str) -> list[int]:
     if min(sizes) < 1:
         raise typer.BadParameter(f"expected sizes of at least 1, got {min(sizes)}")
     return sizes
+
+
+def store(out: Path | None, record: str, page: str) -> None:
+    """Writes what was measured to OUT.json and OUT.md, if --out was given."""
+    from narkit.files import write_with_folder
+
+    if out is not None:
+        with plain_errors("--out"):
+            write_with_folder(out.with_suffix(".json"), record)
+            write_with_folder(out.with_suffix(".md"), page)

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.choices import in_words
+from narkit.cli.choices import plain_errors
 from narkit.cli.help import examples
-from narkit.errors import UnknownNameError
 
 app = typer.Typer()
 
@@ -34,11 +33,6 @@ def compare(
     from rich.console import Console
 
     from narkit.report.comparing import print_comparison, side
-    from narkit.report.grid import ResultsError
-    from narkit.training.run_directory import RunDirectoryError
 
-    try:
-        sides = [side(name, results, rule) for name in (first, second)]
-        print_comparison(Console(), *sides)
-    except (ResultsError, RunDirectoryError, UnknownNameError, OSError) as error:
-        raise typer.BadParameter(in_words(error)) from None
+    with plain_errors():
+        print_comparison(Console(), *(side(name, results, rule) for name in (first, second)))

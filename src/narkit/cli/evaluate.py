@@ -9,10 +9,10 @@ import typer
 
 from narkit.cli.choices import plain_errors
 from narkit.cli.help import examples
+from narkit.printing import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from narkit.report.evaluation import Evaluation
 
@@ -67,7 +67,6 @@ def evaluate(
 def print_evaluation(console: Console, evaluation: Evaluation) -> None:
     """Prints the scores of every output and hint, with their spread over the seeds, and what the paper has."""
     import numpy as np
-    from rich.table import Table
 
     from narkit.data.splits import SPLITS
     from narkit.report.grid import measured
@@ -82,18 +81,14 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
     )
     where = "official test split" if official else f"{evaluation.num_samples} samples of size {evaluation.size}"
     which = f"rule {evaluation.rule}, {len(config.seeds)} seeds" if evaluation.rule else "one network"
-    table = Table(
-        title=f"{evaluation.algorithm}, {config.processor}: {where}, {which}, micro-F1 in %",
-        title_justify="left",
-    )
-    for column in ("probe", "mean ± std (seeds)", "each seed"):
-        table.add_column(column, justify="left" if column == "probe" else "right")
+    rows: list[list[str]] = []
     outputs = [scores.outputs for scores in evaluation.seeds]
     for name in outputs[0]:
-        _add_row(table, "mean of outputs" if name == "score" else f"output {name}", [row[name] for row in outputs])
+        label = "mean of outputs" if name == "score" else f"output {name}"
+        rows.append(_percentages(label, [scores[name] for scores in outputs]))
     paper = published(config.processor, evaluation.rule or main_rule(config), evaluation.algorithm)
     if paper is not None and official:
-        table.add_row("paper", text(paper), "")
+        rows.append(["paper", text(paper), ""])
     spec = ALGORITHMS[evaluation.algorithm].transformed_spec
     for name in evaluation.seeds[0].hints:
         values = [scores.hints[name] for scores in evaluation.seeds]
@@ -101,17 +96,18 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
             shown = "  ".join(f"{value:.2g}" for value in values)
             error = measured(np.array(values))
             spread = "" if error.std is None else f" ± {error.std:.2g}"
-            table.add_row(f"hint {name} (squared error)", f"{error.mean:.2g}{spread} ({error.seeds})", shown)
+            rows.append([f"hint {name} (squared error)", f"{error.mean:.2g}{spread} ({error.seeds})", shown])
         else:
-            _add_row(table, f"hint {name}", values)
-    console.print(table)
+            rows.append(_percentages(f"hint {name}", values))
+    title = f"{evaluation.algorithm}, {config.processor}: {where}, {which}, micro-F1 in %"
+    print_table(console, ("probe", "mean ± std (seeds)", "each seed"), rows, title)
 
 
-def _add_row(table: Table, label: str, values: list[float]) -> None:
+def _percentages(label: str, values: list[float]) -> list[str]:
     import numpy as np
 
     from narkit.report.grid import measured
     from narkit.report.rendering import text
 
     percent = 100 * np.array(values)
-    table.add_row(label, text(measured(percent)), "  ".join(f"{value:.1f}" for value in percent))
+    return [label, text(measured(percent)), "  ".join(f"{value:.1f}" for value in percent)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from narkit.cli.choices import in_words
 
 ALGORITHM = typer.Argument(metavar="ALGORITHM", is_eager=True, help="A name from `narkit list`.")
 Values = Annotated[
@@ -43,22 +40,6 @@ OPTIONS = (
     "activities", "tasks", "probabilities", "gaps",
 )  # fmt: skip
 VALUES = ("keys", "numbers", "dimensions")  # the parameters of problems that come as values
-
-
-@contextlib.contextmanager
-def plain_refusals() -> Iterator[None]:
-    """Turns errors about an instance or about weights into one line and exit code 2."""
-    from narkit.errors import InstanceError, UnknownNameError
-    from narkit.solve.weights import WeightsError
-
-    try:
-        yield
-    except (InstanceError, UnknownNameError, WeightsError, TypeError, OSError) as error:
-        raise typer.BadParameter(in_words(error)) from None
-    except ValueError as error:
-        if type(error).__name__ != "ModelFileError":  # its module would load JAX
-            raise
-        raise typer.BadParameter(str(error)) from None
 
 
 def given_instance(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from narkit.cli import choices
 from narkit.cli.choices import one_of
 from narkit.cli.help import examples
 from narkit.spec import Algorithm, Stage, stage_of
@@ -20,66 +21,24 @@ if TYPE_CHECKING:
 SIZE = 16
 _STAGES = {Stage.INPUT: "in", Stage.HINT: "hints", Stage.OUTPUT: "out"}
 
-# What `measured_length` gives; kept here because measuring compiles every algorithm. A test compares.
-TYPICAL_LENGTHS: dict[str, int] = {
-    "activity_selector": 17,
-    "articulation_points": 55,
-    "bellman_ford": 5,
-    "bfs": 3,
-    "binary_search": 5,
-    "bridges": 55,
-    "bubble_sort": 121,
-    "dag_shortest_paths": 16,
-    "dfs": 48,
-    "dijkstra": 14,
-    "find_maximum_subarray_kadane": 16,
-    "floyd_warshall": 16,
-    "graham_scan": 26,
-    "heapsort": 84,
-    "insertion_sort": 16,
-    "jarvis_march": 137,
-    "kmp_matcher": 15,
-    "lcs_length": 9,
-    "matrix_chain_order": 13,
-    "minimum": 16,
-    "mst_kruskal": 12,
-    "mst_prim": 14,
-    "naive_string_matcher": 10,
-    "optimal_bst": 17,
-    "quickselect": 39,
-    "quicksort": 60,
-    "segments_intersect": 5,
-    "strongly_connected_components": 92,
-    "task_scheduling": 17,
-    "topological_sort": 37,
-}
 
-
-def measured_length(name: str) -> int:
-    """The median number of steps over one training batch at the nominal size 16."""
-    import numpy as np
-
-    from narkit.data.execution import sample
-
-    return int(np.median(sample(name, size=SIZE, batch_size=32, seed=0).lengths))
-
-
-def _typical_lengths() -> dict[str, int]:
-    """Known lengths, and measured ones for algorithms that came from elsewhere."""
+def steps_of_batches() -> dict[str, int]:
+    """The processor steps of a training batch at the nominal size 16. Of others' algorithms they are measured."""
     from rich.console import Console
     from rich.progress import track
 
     from narkit.algorithms import ALGORITHMS
+    from narkit.data.lengths import PROCESSOR_STEPS, processor_steps
 
-    unknown = [name for name in ALGORITHMS if name not in TYPICAL_LENGTHS]
-    steps = track(unknown, "measuring lengths", console=Console(stderr=True), transient=True, disable=not unknown)
-    return TYPICAL_LENGTHS | {name: measured_length(name) for name in steps}
+    unknown = not set(ALGORITHMS) <= set(PROCESSOR_STEPS)
+    names = track(ALGORITHMS, "measuring lengths", console=Console(stderr=True), transient=True, disable=not unknown)
+    return {name: round(processor_steps(name, SIZE)) for name in names}
 
 
 def print_algorithms(console: Console) -> None:
     """Prints the table of all algorithms, which fits 80 columns."""
     entries = _by_category()
-    lengths = _typical_lengths()
+    lengths = steps_of_batches()
     table = _table(f"{len(entries)} algorithms")
     table.add_column("algorithm", style="bold cyan", overflow="fold")
     table.add_column("category", style="green")
@@ -90,13 +49,13 @@ def print_algorithms(console: Console) -> None:
         counts = [str(len(stage_of(entry.spec, stage))) for stage in _STAGES]
         table.add_row(entry.name, entry.category, *counts, str(lengths[entry.name]))
     console.print(table)
-    console.print(f"steps: the typical number at n = {SIZE}; in, hints, out: how many probes of each there are.")
+    console.print(f"steps: those of a training batch at n = {SIZE}; in, hints, out: how many probes of each there are.")
     console.print("narkit data show ALGORITHM tells what every probe means.")
 
 
 def describe_algorithms() -> list[dict[str, Any]]:
     """The algorithms with all their probes, for machines."""
-    lengths = _typical_lengths()
+    lengths = steps_of_batches()
     return [
         {
             "name": entry.name,
@@ -164,9 +123,9 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """A setting as one would type it; validation sets by name and size."""
+    """A setting as one would type it; rules by name, validation sets by name and size."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "+".join(f"{each['name']}(n={each['size']})" for each in value)
+        return "+".join(each["name"] + (f"(n={each['size']})" if "size" in each else "") for each in value)
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -249,8 +208,8 @@ def print_one(console: Console, entry: dict[str, Any]) -> None:
         table.add_row(key)
         for name, part in value.items():
             probe = isinstance(part, dict) and "meaning" in part
-            told = f"{part['meaning']} ({part['location']}, {part['kind']})" if probe else _short(part)
-            table.add_row(Text(f"  {name}"), Text(told))
+            described = f"{part['meaning']} ({part['location']}, {part['kind']})" if probe else _short(part)
+            table.add_row(Text(f"  {name}"), Text(described))
     console.print(table)
 
 
@@ -276,7 +235,7 @@ def list_choices(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Tell all about this one, such as a preset's every setting.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    as_json: choices.AsJson = False,
 ) -> None:
     """List what there is to choose from: algorithms, processors, presets, systems or selection rules."""
     from rich.console import Console

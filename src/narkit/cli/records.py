@@ -9,6 +9,7 @@ import typer
 
 from narkit.cli.choices import plain_errors
 from narkit.cli.help import examples
+from narkit.printing import print_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,16 +92,18 @@ def _check(
         _tell(console, found, "not checked")
     not_entered = unreadable_folders(folder)
     for line in not_entered:
-        _say(console, f"{line}: a folder that could not be looked into", "red")
+        print_line(console, f"{line}: a folder that could not be looked into", "red")
     missing = _missing(folder)
     for path in missing:
-        _say(console, f"{path}: named in the manifest, but it is not there", "red")
-    _tell_lonely_weights(console, folder)
+        print_line(console, f"{path}: named in the manifest, but it is not there", "red")
+    _tell_weights_without_record(console, folder)
     good = [(found.path, found.record) for found in checked if not found.problems and found.record is not None]
     counts = f"{len(files)} records, {len(good)} good, {len(damaged)} damaged"
-    _say(console, f"{folder}: {counts}" + (f", {len(unreadable)} not checked" if unreadable else ""))
+    print_line(console, f"{folder}: {counts}" + (f", {len(unreadable)} not checked" if unreadable else ""))
     if not files:
-        _say(console, f"{folder}: expected records at any depth, as `narkit sweep` or `narkit train` write them", "red")
+        print_line(
+            console, f"{folder}: expected records at any depth, as `narkit sweep` or `narkit train` write them", "red"
+        )
     differing = _rescore(console, good, count) if rescore else 0
     if damaged or unreadable or not_entered or missing or differing or not files:
         raise typer.Exit(1)
@@ -116,9 +119,9 @@ def _write_manifest(console: Console, folder: Path) -> None:
     except ManifestError as error:
         raise typer.BadParameter(str(error), param_hint="FOLDER") from None
     if not manifest.digests:
-        _say(console, f"{folder}: no manifest is needed: of {len(files)} records each carries its own digest")
+        print_line(console, f"{folder}: no manifest is needed: of {len(files)} records each carries its own digest")
         return
-    _say(console, f"{manifest.write()}: digests of {len(manifest.digests)} records")
+    print_line(console, f"{manifest.write()}: digests of {len(manifest.digests)} records")
 
 
 def _files(folder: Path) -> list[Path]:
@@ -130,9 +133,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _tell(console: Console, checked: Checked, where: str) -> None:
-    _say(console, f"{checked.path}: {where}", "red")
+    print_line(console, f"{checked.path}: {where}", "red")
     for problem in checked.problems:
-        _say(console, f"    {problem}")
+        print_line(console, f"    {problem}")
 
 
 def _missing(folder: Path) -> list[Path]:
@@ -147,27 +150,23 @@ def _missing(folder: Path) -> list[Path]:
     return [path for path in manifest.missing() if place in path.resolve().parents] if manifest else []
 
 
-def _tell_lonely_weights(console: Console, folder: Path) -> None:
+def _tell_weights_without_record(console: Console, folder: Path) -> None:
     for path in sorted(folder.rglob("*.safetensors")):
         hidden = any(part.startswith(".") or part == "set_aside" for part in path.relative_to(folder).parts)
         if not hidden and not path.with_suffix(".json").exists():
-            _say(console, f"{path}: weights without a record; a sweep that goes on writes both")
+            print_line(console, f"{path}: weights without a record; a sweep that goes on writes both")
 
 
 def _rescore(console: Console, records: list[tuple[Path, RunRecord]], count: int | None) -> int:
     """Scores weights again and says what was found; returns how many scores differ from the record's."""
-    from narkit.sweeps.rescoring import TOLERANCE, drawn, rescore
+    from narkit.sweeps.rescoring import TOLERANCE, choose, rescore
 
-    chosen, differing = drawn(records, count), 0
+    chosen, differing = choose(records, count), 0
     for path, record in chosen:
         for found in rescore(path, record):
             verdict = "agrees" if found.agrees else f"differs by more than {TOLERANCE} points"
             differing += not found.agrees
             line = f"{path}: {found.algorithm}: the record says {found.said:.2f} %, scored again {found.found:.2f} %"
-            _say(console, f"{line}: {verdict}", None if found.agrees else "red")
-    _say(console, f"{len(chosen)} of {len(records)} records scored again, {differing} scores differ")
+            print_line(console, f"{line}: {verdict}", None if found.agrees else "red")
+    print_line(console, f"{len(chosen)} of {len(records)} records scored again, {differing} scores differ")
     return differing
-
-
-def _say(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False, style=style)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from narkit.cli.choices import in_words
+from narkit.cli.choices import plain_errors
 from narkit.cli.help import examples
-from narkit.errors import UnknownNameError
 
 app = typer.Typer()
 
@@ -72,7 +69,7 @@ def report(
     if learning is not None and (out is not None or len(files) > 1):
         # Runs of any length must not get into what shows the preset's.
         raise typer.BadParameter("expected neither --out nor another document with it", param_hint="--learning")
-    with _clear_errors():
+    with plain_errors():
         grid = read_grid(results, preset, empty=empty, free=FREE if learning is not None else ())
         if check:
             problems = writing.outdated(grid, files)
@@ -82,15 +79,3 @@ def report(
         written = writing.write(grid, out, files, validation)
     for line in writing.summary(grid, written):
         typer.echo(line)
-
-
-@contextlib.contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Turns what is wrong with folders, documents and names into usage errors."""
-    from narkit.report.documents import DocumentError
-    from narkit.report.grid import ResultsError
-
-    try:
-        yield
-    except (ResultsError, DocumentError, UnknownNameError, OSError) as error:
-        raise typer.BadParameter(in_words(error)) from None

@@ -27,7 +27,7 @@ MOST_VALUES = 500_000  # what a terminal shows in about a minute
 
 
 @dataclass(frozen=True)
-class Values:
+class ProbeValues:
     """One probe at one moment: its cells as text, and which of them changed since the step before."""
 
     name: str
@@ -105,27 +105,27 @@ def _moving_hints(spec: Spec) -> list[str]:
     return [name for name, probe in stage_of(spec, Stage.HINT).items() if not probe.constant]
 
 
-def _instance(batch: Batch) -> list[Values]:
+def _instance(batch: Batch) -> list[ProbeValues]:
     """The inputs, and the hints that never change."""
     given = {name: values[0] for name, values in batch.inputs.items()}
     constant = {name: batch.hints[name][0, 0] for name, probe in batch.spec.items() if probe.constant}
     return list(_read(batch.spec, given | constant, {}))
 
 
-def _read(spec: Spec, values: dict[str, Any], previous: dict[str, Any]) -> Iterator[Values]:
+def _read(spec: Spec, values: dict[str, Any], previous: dict[str, Any]) -> Iterator[ProbeValues]:
     for name, value in values.items():
         probe = spec[name]
         shape = value.shape[:-1] if probe.kind is Kind.CATEGORICAL else value.shape
         cells, changed = np.empty(shape, object), np.zeros(shape, bool)
         for place in np.ndindex(shape):
-            cells[place] = cell(probe, value[place], place)
+            cells[place] = value_text(probe, value[place], place)
             changed[place] = name in previous and bool(np.any(value[place] != previous[name][place]))
         if probe.kind is Kind.MASK_ONE:  # where the mark went says it all; where it was is one step above
             changed &= value == 1
-        yield Values(name, probe, cells, changed)
+        yield ProbeValues(name, probe, cells, changed)
 
 
-def cell(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
+def value_text(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
     """One value of a probe as text; `place` is its node, its pair of nodes, or empty."""
     match probe.kind:
         case Kind.SCALAR:
@@ -142,7 +142,7 @@ def cell(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
             assert_never(probe.kind)
 
 
-def _print_values(console: Console, values: Sequence[Values]) -> None:
+def _print_values(console: Console, values: Sequence[ProbeValues]) -> None:
     at = {location: [item for item in values if item.probe.location is location] for location in Location}
     if at[Location.NODE]:
         nodes = at[Location.NODE]

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from narkit.cli import instances
-from narkit.cli.choices import known_algorithm
+from narkit.cli import choices, instances
+from narkit.cli.choices import known_algorithm, plain_errors
 from narkit.cli.help import examples
 
 SHOWN_IN_HELP = ("dijkstra", "quicksort", "kmp_matcher", "graham_scan", "optimal_bst")
@@ -78,7 +78,7 @@ def solve(
         str | None,
         typer.Option(help="A name of `narkit weights`, or a file.", show_default="the best"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    as_json: choices.AsJson = False,
 ) -> None:
     """Let a trained network solve an instance of yours, with the algorithm's own answer beside it.
 
@@ -88,7 +88,7 @@ def solve(
     from narkit.solve.problem import TrainingRangeWarning
 
     name = known_algorithm(algorithm)
-    with instances.plain_refusals(), python_warnings.catch_warnings():
+    with plain_errors(also=(TypeError,)), python_warnings.catch_warnings():
         python_warnings.simplefilter("ignore", TrainingRangeWarning)  # answers say them
         if many is None:
             answers: Any = narkit.solve(name, **instances.given_instance(name, context.params), weights=weights)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from narkit.cli.choices import comma_separated_algorithms, in_words, mistakes
+from narkit.cli import choices
+from narkit.cli.choices import comma_separated_algorithms, mistakes
+from narkit.cli.failures import one_line
 from narkit.cli.help import examples
 from narkit.cli.train import other_settings
 from narkit.errors import UnknownNameError
@@ -61,14 +63,10 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option(help="The folder of records and weights.", show_default="results/PRESET")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="The number of training steps.", show_default="the preset's")
-    ] = None,
-    hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
-    ] = None,
+    steps: choices.Steps = None,
+    hidden_size: choices.HiddenSize = None,
+    batch_size: choices.BatchSize = None,
+    settings: choices.Settings = None,
     plan: Annotated[bool, typer.Option("--plan", help="Predict time, memory and compilations; run nothing.")] = False,
     status: Annotated[bool, typer.Option("--status", help="Say where every cell stands; run nothing.")] = False,
     budget: Annotated[str | None, typer.Option(metavar="TIME", help="Stop and save after e.g. 9m or 1h30m.")] = None,
@@ -87,7 +85,7 @@ def sweep(
         int | None,
         typer.Option(min=1, help="How many threads make data and compile.", show_default="one per core, at most 8"),
     ] = None,
-    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
+    save_every: choices.SaveEvery = 30.0,
     processes: Annotated[
         int, typer.Option(min=1, help="Cells at a time, each in a process of its own, the longest first.")
     ] = 1,
@@ -280,7 +278,7 @@ def run(
     except SweepError as error:
         raise typer.BadParameter(str(error)) from None
     except (CheckpointError, RunDirectoryError, OSError) as error:
-        display.say(f"Error: {in_words(error)}", "red")
+        display.say(f"Error: {one_line(error) if isinstance(error, OSError) else error}", "red")
         _leave(1)
     _leave(_summary(display.say, directory, cells, outcome))
 

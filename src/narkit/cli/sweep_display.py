@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from narkit.cli.training_display import seconds
+from narkit.printing import print_line
 from narkit.report.grid import measured
 from narkit.report.published import published
 from narkit.report.rendering import text
 from narkit.sweeps.cells import Cell, State, SweepDirectory
-from narkit.sweeps.executor import Progress, SweepObserver
+from narkit.sweeps.executor import CellProgress, SweepObserver
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule, sharing
@@ -34,8 +35,8 @@ class _Running:
     """A cell that runs, as the table shows it."""
 
     began: float
-    told: float
-    progress: Progress | None = None
+    printed_at: float
+    progress: CellProgress | None = None
     entered: float = 0.0  # its phase
     first_step: int = 0
 
@@ -71,7 +72,10 @@ class SweepDisplay(SweepObserver):
             self._live.stop()
 
     def say(self, text: str, style: str | None = None) -> None:
-        print_line(self.console, text, style)
+        """Prints a line at once, with the time where no terminal shows it."""
+        stamp = "" if self.console.is_terminal else time.strftime("%H:%M:%S ")
+        print_line(self.console, f"{stamp}{text}", style)
+        self.console.file.flush()
 
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         now = time.monotonic()
@@ -82,18 +86,18 @@ class SweepDisplay(SweepObserver):
         expected = "" if predicted is None else f"; predicted {seconds(predicted)}"
         self.say(f"{cell.name} {where} ({done} of {len(self.cells)} done{expected})")
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         now = time.monotonic()
         running = self._running.setdefault(cell.name, _Running(now, now))
         enters = running.progress is None or running.progress.phase != progress.phase
         running.progress = progress
         if enters:
-            running.entered = running.told = now
+            running.entered = running.printed_at = now
             running.first_step = progress.step
         if not self._is_live and enters:
             self.say(f"{cell.name} {progress.phase}")
-        elif not self._is_live and now - running.told >= EVERY:
-            running.told = now
+        elif not self._is_live and now - running.printed_at >= EVERY:
+            running.printed_at = now
             self.say(f"{cell.name} {_state(running)}")
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
@@ -164,13 +168,6 @@ def _state(running: _Running) -> str:
     return "  ".join(parts)
 
 
-def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Prints a line at once, with the time where no terminal shows it."""
-    stamp = "" if console.is_terminal else time.strftime("%H:%M:%S ")
-    console.print(f"{stamp}{text}", soft_wrap=True, highlight=False, markup=False, style=style)
-    console.file.flush()
-
-
 def state_table(counts: dict[str, dict[State, int]]) -> Table:
     """How many cells of each system stand where."""
     table = Table()
@@ -213,15 +210,14 @@ def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Ce
             State.INTERRUPTED: lambda cell=cell: f"goes on from step {directory.step(cell)} of {cell.config.steps}",
             State.LEFT: lambda: "",
         }[state]()
-        line = f"{cell.name:44} {state.value:12} {text}".rstrip()
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        print_line(console, f"{cell.name:44} {state.value:12} {text}".rstrip())
     console.print(state_table(counts))
 
 
 def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
     """What is left and what it is predicted to need."""
     predictor = Predictor.from_records(directory, cells)
-    say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    say = functools.partial(print_line, console)
     say(PLAN.format("cell", "processor steps", "programs", "compile", "train", "validate", "test", "sum", "memory"))
     left = [cell for cell in cells if directory.state(cell) is not State.FINISHED]
     predictions = []

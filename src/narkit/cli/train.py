@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes
 from narkit.cli.help import examples
+from narkit.printing import print_line, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,18 +42,14 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run.", show_default="runs/ALGORITHM-PROCESSOR-PRESET")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="The number of training steps.", show_default="the preset's")
-    ] = None,
-    hidden_size: Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples per step.", show_default="the preset's")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
-    ] = None,
+    steps: choices.Steps = None,
+    hidden_size: choices.HiddenSize = None,
+    batch_size: choices.BatchSize = None,
+    settings: choices.Settings = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log curves with Weights & Biases, too.")] = False,
-    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")] = 30.0,
+    save_every: choices.SaveEvery = 30.0,
     devices: Annotated[int, typer.Option(min=1, help="Share seeds and batches out among so many devices.")] = 1,
 ) -> None:
     """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
@@ -145,14 +143,12 @@ def run_training(
     with clear_ends(console, out), display:
         record = run(config, out, callbacks=callbacks, save_every=save_every, devices=devices)
     print_record(console, record)
-    console.print(f"record, metrics and checkpoints: {out}", soft_wrap=True, highlight=False)
+    print_line(console, f"record, metrics and checkpoints: {out}")
     return record
 
 
 def print_record(console: Console, record: RunRecord) -> None:
     """The test scores of every rule, with their spread and the number of seeds, beside the paper's under that rule."""
-    from rich.table import Table
-
     from narkit.report.grid import measured
     from narkit.report.published import published
     from narkit.report.rendering import text
@@ -162,24 +158,20 @@ def print_record(console: Console, record: RunRecord) -> None:
     tables += [(algorithm, name, False) for name, found in record.scored.items() for algorithm in found]
     for algorithm, instances, official in tables:
         title = f"{algorithm}, {config.processor}: {instances}, {len(config.seeds)} seeds, micro-F1 in %"
-        table = Table(title=title, title_justify="left")
-        columns = ("rule", "mean ± std (seeds)", *(["paper"] if official else []), "each seed", "chosen at step")
-        for column in columns:
-            table.add_column(column, justify="left" if column == "rule" else "right")
+        header = ("rule", "mean ± std (seeds)", *(["paper"] if official else []), "each seed", "chosen at step")
+        rows = []
         for rule in record.rules:
             found = record.test_scores(algorithm, rule) if official else record.scores_on(instances, algorithm, rule)
             paper = [text(published(config.processor, rule, algorithm))] if official else []
             seeds = "  ".join(f"{score:.1f}" for score in found)
-            steps = "  ".join(map(str, record.selected[rule].steps))
-            table.add_row(rule, text(measured(found)), *paper, seeds, steps)
-        console.print(table)
+            rows.append([rule, text(measured(found)), *paper, seeds, "  ".join(map(str, record.selected[rule].steps))])
+        print_table(console, header, rows, title)
     for d in record.diverged:
         console.print(f"seed {d.seed} diverged at step {d.step} on a batch of {d.algorithm}, size {d.size}")
     for s in record.skipped:
         console.print(f"seed {s.seed} skipped {len(s.steps)} steps on batches of {s.algorithm}, size {s.size}")
-    console.print(
+    print_line(
+        console,
         f"{record.steps} steps in {record.timings.training:.0f} s, {100 * record.waiting_share:.1f} % of it waiting "
         f"for data; {100 * record.compiling_share:.0f} % of all time compiling; {record.device}",
-        highlight=False,
-        soft_wrap=True,
     )

@@ -12,15 +12,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from narkit.cli.choices import in_words
-from narkit.errors import InstanceError, UnknownNameError
-from narkit.models.serialization import ModelFileError
+from narkit.cli.choices import plain_errors
+from narkit.printing import print_line
 from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.config import TrainConfig
 from narkit.training.interruption import Interrupted
 from narkit.training.progress import Point
-from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import Trainer
 
 BETWEEN_STEPS = 0.05  # seconds: the line is drawn ten times a second, and short steps have no time for more
@@ -56,17 +54,16 @@ class LiveDisplay(Callback):
             self._progress.stop()
 
     def on_prepare(self, trainer: Trainer) -> None:
-        self.console.print(f"the network {trainer.programs.acceleration}", soft_wrap=True, highlight=False)
+        print_line(self.console, f"the network {trainer.programs.acceleration}")
         self._describe("making the data of all steps once, for its lengths", None, 0)
 
     def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
         self._describe("compiling programs", total, done)
         if done == 0:
-            self.console.print(
+            print_line(
+                self.console,
                 f"compiling {total} programs for {programs_of(trainer.config)}: a minute or more the first time, then "
                 "they are kept on disk",
-                soft_wrap=True,
-                highlight=False,
             )
 
     def on_start(self, trainer: Trainer) -> None:
@@ -82,11 +79,9 @@ class LiveDisplay(Callback):
 
     def on_point(self, trainer: Trainer, point: Point) -> None:
         if not self._live:
-            left = seconds(self._speed.left(trainer))
-            self.console.print(
-                f"step {trainer.progress.step}/{trainer.config.steps}  {self._state(trainer)}  left {left}",
-                soft_wrap=True,
-            )
+            step = f"step {trainer.progress.step}/{trainer.config.steps}"
+            left = f"left {seconds(self._speed.left(trainer))}"
+            print_line(self.console, f"{step}  {self._state(trainer)}  {left}")
         for divergence in trainer.diverged:
             self.console.print(
                 f"seed {divergence.seed} diverged at step {divergence.step} on a batch of {divergence.algorithm}, "
@@ -142,12 +137,11 @@ def seconds(value: float) -> str:
 def clear_ends(console: Console, folder: Path) -> Iterator[None]:
     """What can go wrong ends in one clear line: a mistake in exit code 2, a failure in 1, a signal in 128 and more."""
     try:
-        yield
+        with plain_errors():
+            yield
     except Interrupted as error:
-        console.print(f"{error}. Go on with: narkit train --resume {folder}", soft_wrap=True, highlight=False)
+        print_line(console, f"{error}. Go on with: narkit train --resume {folder}")
         raise typer.Exit(128 + error.signal_number) from None
     except CheckpointError as error:
-        console.print(f"Error: {error}", soft_wrap=True, highlight=False, style="red")
+        print_line(console, f"Error: {error}", "red")
         raise typer.Exit(1) from None
-    except (RunDirectoryError, ModelFileError, UnknownNameError, InstanceError, OSError) as error:
-        raise typer.BadParameter(in_words(error)) from None

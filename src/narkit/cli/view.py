@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from narkit.cli import instances
-from narkit.cli.choices import known_algorithm
+from narkit.cli.choices import known_algorithm, plain_errors
 from narkit.cli.help import examples
 from narkit.cli.solve import CommandWithExamples
 
@@ -73,7 +73,7 @@ def view(
     own = [option for option in instances.OPTIONS if context.params.get(option) not in (None, [], ())]
     if own and (size is not None or seed is not None):
         raise typer.BadParameter("expected an instance of your own, or --size and --seed of a random one, got both")
-    with instances.plain_refusals():
+    with plain_errors(also=(TypeError,)):
         check_place(out or Path(f"{name}.html"))
         run = _own_run(name, context, weights) if own else _random_run(name, size, seed, weights)
         file = View(page(run)).save(out or f"{name}.html")

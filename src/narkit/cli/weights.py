@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.choices import known_algorithm
+from narkit.cli import choices
+from narkit.cli.choices import known_algorithm, plain_errors
 from narkit.cli.help import examples
-from narkit.cli.instances import plain_refusals
 
 app = typer.Typer()
 
@@ -19,7 +19,7 @@ def weights(
     algorithm: Annotated[
         str | None, typer.Argument(metavar="[ALGORITHM]", help="Only those for this algorithm.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    as_json: choices.AsJson = False,
 ) -> None:
     """List the published weights, the best for each algorithm first: score, size, SHA-256 and record.
 
@@ -27,7 +27,7 @@ def weights(
     """
     from narkit.solve.weights import folders, published
 
-    with plain_refusals():
+    with plain_errors():
         found = published(None if algorithm is None else known_algorithm(algorithm))
         rows = [entry.summary() for entry in sorted(found, key=lambda entry: entry.algorithm)]
     if as_json:

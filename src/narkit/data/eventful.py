@@ -1,4 +1,4 @@
-"""Random runs in which something happens, for looking at: a spanning tree of two edges teaches nobody."""
+"""Random runs in which something happens, for looking at: a spanning tree of two edges shows nothing."""
 
 from __future__ import annotations
 

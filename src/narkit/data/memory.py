@@ -11,7 +11,7 @@ from narkit import resources
 from narkit.errors import MemoryNeedError
 from narkit.spec import Algorithm, Stage
 
-SMALL = 2**28  # bytes: nobody needs to look whether so much is there
+SMALL = 2**28  # bytes that are taken to be there without looking
 SIZES = (16, 32)  # that lengths are measured at
 SPREAD = 1.25  # an estimate may be too large by this factor
 

@@ -34,13 +34,17 @@ def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration
     return acceleration.accelerate(network, unrolling)
 
 
-def report_paths(algorithm: str, processor: str, num_nodes: int, hidden_size: int = 128) -> dict[str, str]:
+def report_paths(
+    algorithm: str, processor: str, num_nodes: int, hidden_size: int = 128, edge_pointers: str = "means"
+) -> dict[str, str]:
     """Which way each part of a network goes on this machine: "fused" (kernels of our own) or "plain".
 
     The parts are the processor's ("attention" or "triplets" where it has them, "messages" and "update", or just
     "processor"), "decoders" and, where a kernel decodes the pointers among them, "pointers" (of nodes) and
-    "edge_pointers".
+    "edge_pointers". With `edge_pointers="lossless"` (see `narkit.Reasoner`) "whole_pointers" says whether the kernels
+    of the attention are told of edge pointers and give its weights to decoders. What then remains are products over
+    triplets without features, which the compiler makes.
     """
     from narkit.fused import paths  # pulls in JAX
 
-    return paths.report(algorithm, processor, num_nodes, hidden_size)
+    return paths.report(algorithm, processor, num_nodes, hidden_size, edge_pointers)

@@ -8,7 +8,7 @@ from typing import Any
 
 from narkit.fused import availability, reasoner
 from narkit.fused.attention_layer import FusedTripletEdgeAttention
-from narkit.fused.recognition import Refusal, check_attention, check_network, recognise_processor
+from narkit.fused.recognition import Place, Refusal, check_attention, check_network, recognise_processor
 from narkit.models.network import Reasoner
 from narkit.models.triplet_edge_attention import TripletEdgeAttention
 from narkit.models.unrolling import Unrolling
@@ -75,7 +75,9 @@ def _accelerate_reasoner(network: Reasoner, unrolling: Unrolling | None) -> Acce
         check_network(network, unrolling)
     except Refusal as refusal:
         return _refused(str(refusal), NETWORK_PARTS)
-    _, reason = recognise_processor(network.processor)
+    places = (Place.of(network, algorithm) for algorithm in network.algorithms)
+    reasons = (recognise_processor(network.processor, place)[1] for place in places)
+    reason = next(filter(None, reasons), "")
     return Acceleration(reasoner.bind, {"processor": reason} if reason else {}, NETWORK_PARTS)
 
 

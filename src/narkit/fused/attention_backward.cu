@@ -15,6 +15,8 @@
 // Each warp has its own 32 features, so warps have nothing in common but what attention_cell.cuh holds.
 
 // FEATURES is 0 for TEAM, whose record has the mixed scalars, too; else the number of features that latents are made of.
+// With ADDED others have read the attention's weights, and logits have got numbers of others: gradients of the former are
+// read, and those of the latter written.
 
 #define ATTENTION 1
 #define RECORDED (FEATURES ? N + 1 : N + 1 + P)
@@ -25,6 +27,9 @@
 #endif
 #include "half.cuh"
 #include "triplets.cuh"
+#ifndef ADDED
+#define ADDED 0
+#endif
 #include "attention_cell.cuh"
 
 // In one piece, which the compiler does not see for itself.
@@ -392,13 +397,21 @@ __device__ __forceinline__ void visit(
 
 #if defined(BUILD_attention_backward)
 // Writes the gradients of x_i, parts of those of x_j and x_k, the scalars' (as of (i, j), as of (i, k), parts of those
-// as of (j, k)), and parts of those of E1, E2, E3 and a.
+// as of (j, k)), and parts of those of E1, E2, E3 and a; with ADDED those of what was added to logits.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_backward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* record,
 #if FEATURES
     const float* features,
 #endif
-    const float* d_mixed, TIME_PARAMETERS float* d_i, float* d_j, float* d_k, float* d_scalars, float* small) {
+    const float* d_mixed,
+#if ADDED
+    const float* d_weights,
+#endif
+    TIME_PARAMETERS float* d_i, float* d_j, float* d_k, float* d_scalars, float* small
+#if ADDED
+    , float* d_added
+#endif
+) {
   const Sample at(PARTS);
   const int part = blockIdx.x % PARTS;
   BackwardMemory& shared = *(BackwardMemory*)memory;
@@ -410,6 +423,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
   d_mixed += at.index * N * N * GRADIENTS;
 #if FEATURES
   features += at.at(TIMED_features, NOW) * N * N * FEATURES;
+#endif
+#if ADDED
+  d_weights += at.index * N * N * N;
+  d_added += at.index * N * N * N;
+#else
+  const float* d_weights = 0;
+  float* d_added = 0;
 #endif
   d_scalars += at.index * (2 + PARTS) * N * N * P;
   Gradients out;
@@ -434,6 +454,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
       const int nodes = min(N - cell.a, 4);
       write_zeros(out.of_i + cell.a * H, nodes * H, THREADS);
       for (int kind = 0; kind < 2; ++kind) write_zeros(out.of_scalars[kind] + cell.a * N * P, nodes * N * P, THREADS);
+      if (ADDED) write_zeros(d_added + cell.a * N * (RECORD - 1), nodes * N * N, THREADS);
       continue;
     }
 #pragma unroll 1
@@ -444,10 +465,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) attention_b
         __syncthreads();  // all have read what was there
         const Operands operands(terms, triplet, attention, cell);
 #if FEATURES
-        stage_expected(shared, features, d_mixed, cell);
+        stage_expected(shared, features, d_mixed, record, d_weights, cell);
         __syncthreads();
 #endif
-        stage_logits(shared, scalars, record, d_mixed, cell);
+        stage_logits(shared, scalars, record, d_mixed, d_weights, d_added, cell);
         stage_scalars(shared, scalars, cell);
         __syncthreads();
         const float factor = pack_logits(shared);

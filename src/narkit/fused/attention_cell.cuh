@@ -111,7 +111,7 @@ struct BackwardMemory {
   float mixed[SHARERS][4][WIDTH][P];  // what the scalars of (a, c) get through the mixed ones
   float highest[WARPS];
 #if FEATURES
-  float expected[4][SENT];  // by a and b: the inner product of averages with their gradients
+  float expected[4][SENT];  // by a and b: the inner product of averages (and weights) with their gradients
 #endif
 };
 
@@ -171,20 +171,28 @@ __device__ __forceinline__ void stage_scalars(BackwardMemory& shared, const floa
 
 #if FEATURES
 __device__ __forceinline__ void stage_expected(
-    BackwardMemory& shared, const float* features, const float* d_features, const Cell& cell) {
+    BackwardMemory& shared, const float* features, const float* d_features, const float* record, const float* d_weights,
+    const Cell& cell) {
 #pragma unroll 1
   for (int e = threadIdx.x; e < 4 * SENT; e += THREADS) {
-    const int edge = (last(cell.a + e / SENT) * N + last(cell.b + e % SENT)) * FEATURES;
+    const int edge = last(cell.a + e / SENT) * N + last(cell.b + e % SENT);
+    const float *of_edge = features + edge * FEATURES, *d_of_edge = d_features + edge * FEATURES;
     float sum = 0.0f;
 #pragma unroll
-    for (int p = 0; p < MIXED; ++p) sum = fmaf(features[edge + p], d_features[edge + p], sum);
+    for (int p = 0; p < MIXED; ++p) sum = fmaf(of_edge[p], d_of_edge[p], sum);
+#if ADDED
+    const float* saved = record + edge * RECORD;
+#pragma unroll 4
+    for (int k = 0; k < N; ++k) sum = fmaf(__expf(saved[k] - saved[N]), d_weights[edge * (RECORD - 1) + k], sum);
+#endif
     shared.expected[e / SENT][e % SENT] = sum;
   }
 }
 #endif
 
 __device__ __forceinline__ void stage_logits(
-    BackwardMemory& shared, const float* scalars, const float* record, const float* d_mixed, const Cell& cell) {
+    BackwardMemory& shared, const float* scalars, const float* record, const float* d_mixed, const float* d_weights,
+    float* d_added, const Cell& cell) {
   const int c = threadIdx.x % WIDTH, a = threadIdx.x / WIDTH % 4, share = threadIdx.x / (4 * WIDTH);
   const int i = cell.a + a, k = cell.c + c;
   const float* of_edge = edge(scalars, last(i), last(k));
@@ -215,7 +223,14 @@ __device__ __forceinline__ void stage_logits(
 #pragma unroll
     for (int p = 0; p < P; ++p) d = fmaf(d_mix[P + p], of_jk[p], d);
 #endif
+#if ADDED
+    const auto triplet = (last(i) * N + last(j)) * (RECORD - 1) + last(k);
+    d = alpha * (d + d_weights[triplet]);
+    if (i < N && j < N && k < N) d_added[triplet] = d;
+    d *= SCALE;
+#else
     d *= SCALE * alpha;
+#endif
     shared.logits[a][b][c] = d;
     total += d;
     highest = fmaxf(highest, fabsf(d));

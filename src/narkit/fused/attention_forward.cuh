@@ -5,6 +5,9 @@
 #ifndef FEATURES
 #define FEATURES 0
 #endif
+#ifndef ADDED
+#define ADDED 0  // whether logits get what others have found for every triplet
+#endif
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
 // Warps that share 4 x 4 edges, where there are too few of these for all: each has some features, later some senders.
 #define SHARING (SENDERS < 4 * WARPS ? 4 * WARPS / SENDERS : 1)
@@ -81,7 +84,7 @@ template <bool SAVE>
 __device__ __forceinline__ void attend(
     AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j,
 #if FEATURES
-    const float* maxima, float* features,
+    const float* maxima, const float* added, float* features,
 #else
     int i_in_tile, int j_in_tile, float* mixed,
 #endif
@@ -253,7 +256,11 @@ __device__ __forceinline__ void attend(
 #if FEATURES
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const float logit = k[r] < N ? bent[a][r] + sums[2 * r] + linear[r] : -1e30f;
+        float logit = bent[a][r] + sums[2 * r] + linear[r];
+#if ADDED
+        logit += added[(last(i) * N + last(my_j)) * (RECORD - 1) + last(k[r])];
+#endif
+        if (k[r] >= N) logit = -1e30f;
         if (SAVE && i < N && my_j < N && k[r] < N) record[(i * N + my_j) * RECORD + k[r]] = logit;
         shared.of_edges[threadIdx.x / 32][4 * a + at.q][at.g + 8 * r] = logit;
       }

@@ -18,6 +18,7 @@ from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.pointer_decoders import FusedPointerDecoder
 from narkit.fused.value_decoders import FusedEdgeDecoders, RowReadout, row_values
+from narkit.fused.whole_pointers import FusedEdgePointerDecoder, WholePointers
 from narkit.loops.deferred_gradients import SAVED, stack_cotangent
 from narkit.models.bound_decoders import Probes, decoded_together, logits_by_probe
 from narkit.models.decoders import Decoders
@@ -37,6 +38,7 @@ class FusedDecoders(eqx.Module):
     pointers: tuple[FusedPointerDecoder | None, ...]  # of probes that point from nodes or edges
     edges: FusedEdgeDecoders  # of other probes of edges
     graph: GraphDecoders | RowReadout
+    edge_pointers: tuple[FusedEdgePointerDecoder | None, ...]  # what logits of edge pointers get that are read whole
 
     @property
     def decoded_together(self) -> tuple[str, ...]:
@@ -48,6 +50,7 @@ class FusedDecoders(eqx.Module):
         hidden: Float[Array, "batch node hidden"],
         next_hidden: Float[Array, "batch node hidden"],
         edge_latents: Float[Array, "batch node node latent"] | NarrowLatents | None,
+        whole: WholePointers,
         *,
         soften: bool = False,
     ) -> tuple[dict[str, Array], Feedback]:
@@ -67,6 +70,11 @@ class FusedDecoders(eqx.Module):
         def from_pointer(i: int) -> Array:
             decoder = self.pointers[i]
             assert decoder is not None
+            further = self.edge_pointers[i]
+            if further is not None:  # what is fed back is made of the sum of both
+                usual, others = further.read_edges(edges)
+                logits, _ = decoder(nodes, edges, soften=False, of_edges=usual)
+                return logits + further(scalars.rows, (hidden, next_hidden), others, whole)
             logits, softened = decoder(nodes, edges, soften)
             if softened is not None:
                 of_pointers[self.probes[i][0]] = softened
@@ -112,6 +120,10 @@ def bind_decoders(
         pointers=tuple(pointers),
         edges=FusedEdgeDecoders(decoders.on_edges(spec, bases), kinds, decoders.num_pointer_columns),
         graph=graph,
+        edge_pointers=tuple(
+            FusedEdgePointerDecoder.of(decoder, bases, decoders.hidden_size, decoders.latent_sizes)
+            for decoder in decoders.by_probe.values()
+        ),
     )
 
 

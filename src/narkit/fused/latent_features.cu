@@ -2,7 +2,8 @@
 // latent_features.py for the formulas.
 //
 // Compiled for one number of nodes N with TERMS terms each, of scalars per edge P (at least 1), of FEATURES per edge and
-// of samples SAMPLES. blockIdx.z is the seed. A block has RECEIVERS nodes j and all nodes i, SENDERS at a time.
+// of samples SAMPLES. With ADDED the logits get further numbers, one per triplet. blockIdx.z is the seed. A block has
+// RECEIVERS nodes j and all nodes i, SENDERS at a time.
 
 #define ATTENTION 1
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
@@ -25,11 +26,17 @@
 #define MAXIMA_PARAMETER
 #define maxima 0
 #endif
+#if ADDED
+#define ADDED_PARAMETER const float* added,
+#else
+#define ADDED_PARAMETER
+#define added 0
+#endif
 
 template <bool SAVE>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* of_maxima,
-    int now, float* features, float* record) {
+    const float* to_logits, int now, float* features, float* record) {
   AttentionMemory& shared = *(AttentionMemory*)memory;
   const Sample at(RECEIVER_BLOCKS);
   const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
@@ -38,6 +45,7 @@ __device__ __forceinline__ void forward(
   triplet += at.seed * 3 * P * H;
   attention += at.seed * H;
   of_maxima += at.at(TIMED_maxima, now) * N * N * MAXIMA;
+  to_logits += ADDED ? at.index * N * N * (RECORD - 1) : 0;
   features += at.at(TIMED_features, now) * N * N * FEATURES;
   record += at.at(TIMED_record, now) * N * N * RECORD;
   stage(shared, terms, triplet, attention);
@@ -46,21 +54,21 @@ __device__ __forceinline__ void forward(
   for (int first_i = threadIdx.x / 32 / SHARING * 4; first_i < SENDER_BLOCKS * SENDERS; first_i += 4 * WARPS / SHARING)
 #pragma unroll 1
     for (int b = 0; b < RECEIVERS; b += 4)
-      attend<SAVE>(shared, terms, scalars, first_i, first_j + b, of_maxima, features, record);
+      attend<SAVE>(shared, terms, scalars, first_i, first_j + b, of_maxima, to_logits, features, record);
 }
 
 #if defined(BUILD_features_forward)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) features_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, MAXIMA_PARAMETER
-    float* features) {
-  forward<false>(terms, scalars, triplet, attention, maxima, 0, features, 0);
+    ADDED_PARAMETER float* features) {
+  forward<false>(terms, scalars, triplet, attention, maxima, added, 0, features, 0);
 }
 #endif
 
 #if defined(BUILD_features_forward_saving)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) features_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, MAXIMA_PARAMETER
-    TIME_PARAMETERS float* features, float* record) {
+    ADDED_PARAMETER TIME_PARAMETERS float* features, float* record) {
   const Sample at(RECEIVER_BLOCKS);
   if (HAS_ENDED(at.index)) {
     const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
@@ -68,8 +76,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) features_fo
 #pragma unroll 1
     for (int i = 0; i < N; ++i)
       write_zeros(features + i * N * FEATURES, min(N - first_j, RECEIVERS) * FEATURES, THREADS);
+#if ADDED  // the compiler's programs read the record, too
+    record += (at.at(TIMED_record, NOW) * N * N + first_j) * RECORD;
+#pragma unroll 1
+    for (int i = 0; i < N; ++i) write_zeros(record + i * N * RECORD, min(N - first_j, RECEIVERS) * RECORD, THREADS);
+#endif
     return;
   }
-  forward<true>(terms, scalars, triplet, attention, maxima, NOW, features, record);
+  forward<true>(terms, scalars, triplet, attention, maxima, added, NOW, features, record);
 }
 #endif

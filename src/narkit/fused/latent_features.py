@@ -2,18 +2,20 @@
 
 With Triplet Edge Attention over the scalars s of edges and, beside it, narrow maxima over third nodes:
 
-    logit_ijk = scale a . LeakyReLU(x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3)
+    logit_ijk = scale a . LeakyReLU(x_i + x_j + x_k + s_ij E1 + s_ik E2 + s_jk E3) + added_ijk
     alpha_ijk = softmax_k(logit_ijk)
     c_ij      = [sum_k alpha_ijk s_ik || sum_k alpha_ijk s_jk || s_ij || max_k m_ijk]
 
-of which all but the first are optional, and m has 8 features (see `triplet_messages`, which finds the maxima with other
-names for nodes). Latents are `ReLU(c C + v)`: they are made by their readers, the messages and the decoders.
+of which all but the first are optional, as is what is added to logits, and m has 8 features (see `triplet_messages`,
+which finds the maxima with other names for nodes). Latents are `ReLU(c C + v)`: they are made by their readers, the
+messages and the decoders.
 
 The scalars of an edge are those of both its directions, `[s_ij || s_ji]`, where anything reads both. So
 s_ji is s_ij with its halves exchanged.
 
 The forward kernel is the attention's part of that in `messages`, and so is the backward kernel, which also reads
-gradients of averages of s_jk.
+gradients of averages of s_jk. Whoever adds to the logits gets the weights alpha, too, made of what the way back reads,
+and may give gradients of them.
 """
 
 from __future__ import annotations
@@ -48,12 +50,24 @@ class Options(NamedTuple):
     residual: bool = False  # whether the edge itself is
 
 
+class Made(NamedTuple):
+    """What is made of triplets."""
+
+    features: Float[Array, "sample node node feature"]  # c
+    attention: Float[Array, "sample node node node"] | None  # alpha, where something is added to the logits
+
+
 class Saved(NamedTuple):
     """What the forward kernels give in training."""
 
     features: Float[Array, "sample node node feature"]  # c
     record: Float[Array, "sample node node numbers"]  # of the attention: logits and their normaliser
     winners: Int[Array, "sample node node 8"] | None  # of the maxima: the third nodes
+
+    def made(self, *, attends: bool) -> Made:
+        """The features and, if others read them, the attention's weights."""
+        logits, normaliser = self.record[..., :-1], self.record[..., -1:]
+        return Made(self.features, jnp.exp(logits - normaliser) if attends else None)
 
 
 class Gradients(NamedTuple):
@@ -63,6 +77,7 @@ class Gradients(NamedTuple):
     maxima_terms: list[Array]  # (sample, node, 24), if there are maxima
     scalars: Array
     weights: FeatureWeights
+    added: Array | None
 
 
 def latent_features(
@@ -70,34 +85,39 @@ def latent_features(
     scalars: Float[Array, "sample node node scalar"],
     weights: FeatureWeights,
     options: Options,
-) -> Float[Array, "sample node node feature"]:
+    added: Float[Array, "sample node node node"] | None = None,
+) -> Made:
     """c for all edges. The first of `terms` are x_i, x_j and x_k; with maxima the last 24 are theirs: those of k, i, j.
 
     Arrays of several seeds come through `jax.vmap`.
     """
-    return _features(terms, scalars, weights, options)
+    return _features(terms, scalars, weights, added, options)
 
 
-def forward(terms: Array, scalars: Array, weights: FeatureWeights, options: Options) -> Array:
+def forward(terms: Array, scalars: Array, weights: FeatureWeights, options: Options, added: Array | None) -> Made:
     """c for all edges."""
+    if added is not None:
+        return forward_saving(terms, scalars, weights, options, added).made(attends=True)
     maxima = []
     if weights.maxima is not None:
         maxima = triplet_messages.forward(terms, scalars, weights.maxima, save=False)
-    return _run("features_forward", terms, scalars, weights, maxima, options, ())[0]
+    return Made(_run("features_forward", terms, scalars, weights, maxima, options, None, ())[0], None)
 
 
-def forward_saving(terms: Array, scalars: Array, weights: FeatureWeights, options: Options) -> Saved:
+def forward_saving(
+    terms: Array, scalars: Array, weights: FeatureWeights, options: Options, added: Array | None
+) -> Saved:
     """The same, with what the way back needs."""
     maxima, winners = [], None
     if weights.maxima is not None:
         highest, winners = triplet_messages.forward(terms, scalars, weights.maxima, save=True)
         maxima = [highest]
     rows = ((*ROWS_READ, (4, "TIMED_maxima"))[: 2 + len(maxima)], ((0, "TIMED_features"), (1, "TIMED_record")))
-    features, record = _run("features_forward_saving", terms, scalars, weights, maxima, options, rows)
+    features, record = _run("features_forward_saving", terms, scalars, weights, maxima, options, added, rows)
     return Saved(features, record, winners)
 
 
-def _run(name: str, terms, scalars, weights, maxima: list[Array], options: Options, rows) -> list[Array]:
+def _run(name: str, terms, scalars, weights, maxima: list[Array], options: Options, added, rows) -> list[Array]:
     samples, n, _, num_scalars = scalars.shape
     tiling = Tiling.of(n)
     num_maxima = NUM_MAXIMA * len(maxima)
@@ -106,21 +126,22 @@ def _run(name: str, terms, scalars, weights, maxima: list[Array], options: Optio
         "N": n, "P": num_scalars, "SAMPLES": samples, "TERMS": terms.shape[-1], "SLOPE": float(options.slope),
         "SCALE": float(options.scale), "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers,
         "FEATURES": num_features, "VALUES_OF_JK": int(options.values_of_jk), "RESIDUAL": int(options.residual),
-        "MAXIMA": num_maxima,
+        "MAXIMA": num_maxima, "ADDED": int(added is not None),
     }  # fmt: skip
     shared = attention_bytes(n, num_scalars) + 4 * WARPS * 16 * 17
     grid = (samples * tiling.receiver_blocks, 1)
     kernel = Kernel("latent_features.cu", name, tuple(macros.items()), grid, shared, *rows)
     outputs = [((samples, n, n, num_features), jnp.float32), ((samples, n, n, n + 1), jnp.float32)]
-    return kernel(terms, scalars, *weights.attention, *maxima, outputs=outputs[: 2 if rows else 1])
+    to_logits = [] if added is None else [added]
+    return kernel(terms, scalars, *weights.attention, *maxima, *to_logits, outputs=outputs[: 2 if rows else 1])
 
 
 def backward(
-    terms: Array, scalars: Array, weights: FeatureWeights, saved: Saved, d_features: Array, options: Options
+    terms: Array, scalars: Array, weights: FeatureWeights, saved: Saved, cotangents: Made, options: Options
 ) -> Gradients:
-    num_scalars = scalars.shape[-1]
-    of_features = OfFeatures(saved.features, options.values_of_jk, options.scale)
-    d_nodes, d_scalars, d_attention = attention_backward(
+    num_scalars, d_features = scalars.shape[-1], cotangents.features
+    of_features = OfFeatures(saved.features, options.values_of_jk, options.scale, cotangents.attention)
+    d_nodes, d_scalars, d_attention, d_added = attention_backward(
         terms, scalars, weights.attention, saved.record, d_features, options.slope, of_features
     )
     first = (1 + options.values_of_jk) * num_scalars
@@ -133,23 +154,27 @@ def backward(
             terms, scalars, weights.maxima, saved.winners, d_features, first
         )
         d_of_maxima, d_scalars = [of_maxima], d_scalars + through_maxima
-    return Gradients(d_nodes, d_of_maxima, d_scalars, FeatureWeights(d_attention, d_directions))
+    return Gradients(d_nodes, d_of_maxima, d_scalars, FeatureWeights(d_attention, d_directions), d_added)
 
 
-def _forward(terms, scalars, weights, options):
-    saved = forward_saving(terms, scalars, weights, options)
+def _primal(terms, scalars, weights, added, options):
+    return forward(terms, scalars, weights, options, added)
+
+
+def _forward(terms, scalars, weights, added, options):
+    saved = forward_saving(terms, scalars, weights, options, added)
     saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
-    return saved.features, (terms, scalars, weights, saved)
+    return saved.made(attends=added is not None), (terms, scalars, weights, saved)
 
 
-def _backward(options, residuals, d_features):
+def _backward(options, residuals, cotangents):
     terms, scalars, weights, saved = residuals
-    out = backward(terms, scalars, weights, saved, d_features, options)
+    out = backward(terms, scalars, weights, saved, cotangents, options)
     own = [*out.attention_terms, *out.maxima_terms]
     others = jnp.zeros((*terms.shape[:2], terms.shape[-1] - sum(part.shape[-1] for part in own)))
     d_terms = jnp.concatenate([*out.attention_terms, others, *out.maxima_terms], axis=-1)
-    return d_terms, out.scalars, out.weights
+    return d_terms, out.scalars, out.weights, out.added
 
 
-_features: Any = jax.custom_vjp(forward, nondiff_argnums=(3,))
+_features: Any = jax.custom_vjp(_primal, nondiff_argnums=(4,))
 _features.defvjp(_forward, _backward)

@@ -16,7 +16,7 @@ from narkit.fused.latent_step import StepOptions, StepWeights, latent_step
 from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
-from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents
+from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents, Triplets
 from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, Scalars, fold
@@ -24,6 +24,11 @@ from narkit.models.layers import Linear, side_by_side
 from narkit.models.processors.message_passing import MessagePassing
 from narkit.models.processors.team import TEAM
 from narkit.models.triplet_edge_attention import REFERENCE_SIZE, Reads, Scale, TripletEdgeAttention
+
+
+def reads_both_directions(layer: TripletEdgeAttention) -> bool:
+    """Whether an option reads edges in both directions, whose scalars then are twice as many."""
+    return layer.both_directions or layer.values_of_kj or layer.maxima is not None
 
 
 def bind_team_with_options(processor: TEAM, bases: Bases) -> FusedProcessor:
@@ -169,7 +174,7 @@ class FusedLatentStep(FusedProcessor):
         to_messages = message_passing.edge.weight
         if layer.norm is not None:
             to_messages = layer.norm.scale[:, None] * to_messages
-        two_ways = layer.both_directions or layer.values_of_kj or layer.maxima is not None
+        two_ways = reads_both_directions(layer)
         maps = _EdgeMaps.of(layer, bases.edge)
         value = [pair.directions(two_ways) for pair in (*maps.values, *maps.residual)]
         value_offset = sum((pair.offset for pair in (*maps.values[1:], *maps.residual)), maps.values[0].offset)
@@ -209,17 +214,25 @@ class FusedLatentStep(FusedProcessor):
         )
 
     def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        terms, edges = self._terms(scalars, hidden), self._edges(scalars)
-        options, weights = self._for_size(hidden.shape[-2])
-        next_hidden, features = latent_step(terms, edges, hidden, weights, options)
-        return next_hidden, self._latents(features)
+        next_hidden, latents, _ = self.step_attending(scalars, adjacency, hidden, None)
+        return next_hidden, latents
 
     def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        if not self.shows_latents:
-            return None
+        return self.attend(scalars, hidden, None)[0] if self.shows_latents else None
+
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
+    ) -> tuple[Hiddens, Latents, Triplets | None]:
         terms, edges = self._terms(scalars, hidden), self._edges(scalars)
         options, weights = self._for_size(hidden.shape[-2])
-        return self._latents(latent_features.latent_features(terms, edges, weights.features, options.features))
+        next_hidden, made = latent_step(terms, edges, hidden, weights, options, added)
+        return next_hidden, self._latents(made.features), made.attention
+
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        terms, edges = self._terms(scalars, hidden), self._edges(scalars)
+        options, weights = self._for_size(hidden.shape[-2])
+        made = latent_features.latent_features(terms, edges, weights.features, options.features, added)
+        return self._latents(made.features), made.attention
 
     def _latents(self, features: Float[Array, "batch node node feature"]) -> NarrowLatents | None:
         if not self.shows_latents:

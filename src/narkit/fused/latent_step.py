@@ -44,41 +44,44 @@ def latent_step(
     hidden: Float[Array, "sample node hidden"],
     weights: StepWeights,
     options: StepOptions,
-) -> tuple[Float[Array, "sample node hidden"], Float[Array, "sample node node feature"]]:
+    added: Float[Array, "sample node node node"] | None = None,
+) -> tuple[Float[Array, "sample node hidden"], latent_features.Made]:
     """The next hidden state of every node, and the features that latents of edges are made of.
 
     `terms` has, side by side, what every node contributes: x_i, x_j and x_k to the attention; what it adds as the
     receiver and as the sender of a message; to its update and, if there is one, to the gate; with maxima, 24 for
-    those. Arrays of several seeds come through `jax.vmap`.
+    those. Where something is `added` to the attention's logits, its weights come with the features. Arrays of several
+    seeds come through `jax.vmap`.
     """
-    return _step(terms, scalars, hidden, weights, options)
+    return _step(terms, scalars, hidden, weights, added, options)
 
 
-def _primal(terms, scalars, hidden, weights, options):
-    features = latent_features.forward(terms, scalars, weights.features, options.features)
-    message, *mean = messages.forward(terms, features, weights.messages, options.messages)
-    return update.forward(message, terms, hidden, weights.update, *mean), features
+def _primal(terms, scalars, hidden, weights, added, options):
+    made = latent_features.forward(terms, scalars, weights.features, options.features, added)
+    message, *mean = messages.forward(terms, made.features, weights.messages, options.messages)
+    return update.forward(message, terms, hidden, weights.update, *mean), made
 
 
-def _forward(terms, scalars, hidden, weights, options):
+def _forward(terms, scalars, hidden, weights, added, options):
     # A time loop keeps what is named so for its way back, in place of running the kernels once more.
     keep = lambda values: jax.tree.map(lambda value: checkpoint_name(value, SAVED), values)  # noqa: E731
-    made = keep(latent_features.forward_saving(terms, scalars, weights.features, options.features))
-    sent = keep(messages.forward_saving(terms, made.features, weights.messages, options.messages))
+    saved = keep(latent_features.forward_saving(terms, scalars, weights.features, options.features, added))
+    sent = keep(messages.forward_saving(terms, saved.features, weights.messages, options.messages))
     result = keep(update.forward(sent.message, terms, hidden, weights.update, sent.mean))
-    return (result, made.features), (terms, scalars, hidden, weights, made, sent)
+    return (result, saved.made(attends=added is not None)), (terms, scalars, hidden, weights, saved, sent)
 
 
 def _backward(options, residuals, cotangents):
-    terms, scalars, hidden, weights, made, sent = residuals
-    d_result, d_given = cotangents
+    terms, scalars, hidden, weights, saved, sent = residuals
+    d_result, d_made = cotangents
     d_messages, d_last, d_hidden, d_gate, d_vectors = update.backward(
         sent.message, terms, hidden, weights.update, d_result, sent.mean
     )
     d_first, d_features, d_message_weights = messages.backward(
-        terms, made.features, weights.messages, sent, d_messages, options.messages, d_given
+        terms, saved.features, weights.messages, sent, d_messages, options.messages, d_made.features
     )
-    out = latent_features.backward(terms, scalars, weights.features, made, d_features, options.features)
+    d_made = d_made._replace(features=d_features)
+    out = latent_features.backward(terms, scalars, weights.features, saved, d_made, options.features)
     d_terms = jnp.concatenate([*out.attention_terms, *d_first, d_last, *out.maxima_terms], axis=-1)
     d_terms = checkpoint_name(d_terms, STACKED)
     count = len(weights.update.on_message)
@@ -87,8 +90,8 @@ def _backward(options, residuals, cotangents):
     on_mean = None if sent.mean is None else jnp.einsum("bnh,bng->hg", sent.mean, d_terms[..., 5 * H : 6 * H])
     no_gradient: Any = (None, None)
     d_update = UpdateWeights(on_message, d_gate, d_vectors, no_gradient, no_gradient, on_mean)
-    return d_terms, out.scalars, d_hidden, StepWeights(out.weights, d_message_weights, d_update)
+    return d_terms, out.scalars, d_hidden, StepWeights(out.weights, d_message_weights, d_update), out.added
 
 
-_step: Any = jax.custom_vjp(_primal, nondiff_argnums=(4,))
+_step: Any = jax.custom_vjp(_primal, nondiff_argnums=(5,))
 _step.defvjp(_forward, _backward)

@@ -40,6 +40,7 @@ from narkit.loops.deferred_gradients import STACKED
 TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
 BACKWARD_THREADS = 256  # of a block in the backward kernel of the products, as in messages.cu
 ROOM_FOR_TWO = 113 * 1024  # of shared memory per block, if two blocks share a multiprocessor of a large GPU
+SMALLEST_GROUP = 4  # of nodes j that a block of the attention's backward kernel has at a time
 MOST_PARTS = 8  # blocks that share the backward of a sample's attention; each has its own part of some sums
 
 ROWS_READ = ((0, "TIMED_terms"), (1, "TIMED_scalars"))
@@ -208,9 +209,11 @@ class OfFeatures(NamedTuple):
     features: Float[Array, "sample node node feature"]
     values_of_jk: bool
     scale: float  # of the logits
+    # Where others read the attention's weights, and add to its logits, behind their scale: gradients of the weights.
+    d_weights: Float[Array, "sample node node node"] | None = None
 
 
-def _attention_backward_bytes(num_nodes: int, num_scalars: int, group: int, of_features: OfFeatures | None) -> int:
+def _attention_backward_bytes(num_nodes: int, num_scalars: int, group: int, has_features: bool) -> int:
     """What its warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
     sent = min(-(-num_nodes // 4) * 4, group)
     halves = 1 if num_nodes <= 8 else 2
@@ -222,12 +225,17 @@ def _attention_backward_bytes(num_nodes: int, num_scalars: int, group: int, of_f
     if not 4 < num_scalars <= 8:  # directions and their gradients
         words += 128 * 4 * (steps + 2 * -(-(num_scalars + 4) // 8))
     gradients = WARPS * rows * 8 * (num_scalars + num_scalars % 2)
-    if of_features is not None and num_scalars > 6:  # two in a word
+    if has_features and num_scalars > 6:  # two in a word
         gradients //= 2
     words += max(gradients, 4 * sent * width + 128) + 128 * num_scalars + WARPS
-    if of_features is not None:
+    if has_features:
         words += 4 * sent
     return 4 * words
+
+
+def features_fit(num_scalars: int) -> bool:
+    """Whether the GPU in use has room for the attention over edges with so many scalars, with any number of nodes."""
+    return _attention_backward_bytes(16, num_scalars, SMALLEST_GROUP, True) <= launch.shared_bytes_of_a_block()
 
 
 def attention_backward(
@@ -238,8 +246,9 @@ def attention_backward(
     d_mixed: Array,
     slope: float,
     of_features: OfFeatures | None = None,
-) -> tuple[list[Array], Array, Attention]:
-    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, and of E1, E2, E3 and a.
+) -> tuple[list[Array], Array, Attention, Array | None]:
+    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, of E1, E2, E3 and a, and of what others
+    have added to the logits, if they have.
 
     `d_mixed` are gradients of mixed scalars and, behind those, their inner products with these; or of all features that
     latents are made of.
@@ -248,36 +257,41 @@ def attention_backward(
     num_scalars = scalars.shape[-1]
     fours = -(-n // 4)
     parts = min(fours, MOST_PARTS)
+    room, has_features = launch.shared_bytes_of_a_block(), of_features is not None
     group = 8 if num_scalars > 8 else 16
-    if of_features is not None and _attention_backward_bytes(n, num_scalars, 16, of_features) <= ROOM_FOR_TWO:
-        group = 16 if launch.shared_bytes_of_a_block() >= ROOM_FOR_TWO else group
-    shared = _attention_backward_bytes(n, num_scalars, group, of_features)
+    if _attention_backward_bytes(n, num_scalars, group, has_features) > room:
+        group = SMALLEST_GROUP
+    if has_features and _attention_backward_bytes(n, num_scalars, 16, has_features) <= min(ROOM_FOR_TWO, room):
+        group = 16
+    shared = _attention_backward_bytes(n, num_scalars, group, has_features)
     macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "SLOPE": float(slope), "TERMS": terms.shape[-1]}
     macros |= {"PARTS": parts, "SHARED_BYTES": shared, "GROUP": group, "FEATURES": 0}
-    rows_read, features = (*ROWS_READ, (4, "TIMED_record")), []
+    rows_read, features, d_weights = (*ROWS_READ, (4, "TIMED_record")), [], []
     if of_features is not None:
         features = [of_features.features]
         macros |= {"FEATURES": d_mixed.shape[-1], "VALUES_OF_JK": int(of_features.values_of_jk)}
-        macros |= {"SCALE": float(of_features.scale)}
+        d_weights = [] if of_features.d_weights is None else [of_features.d_weights]
+        macros |= {"SCALE": float(of_features.scale), "ADDED": len(d_weights)}
         rows_read += ((5, "TIMED_features"),)
     rows_in_stacks = (rows_read, ((4, "TIMED_small"),))
     kernel = Kernel(
         "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), shared,
         *rows_in_stacks,
     )  # fmt: skip
-    d_i, d_j, d_k, d_scalars, small = kernel(
-        terms, scalars, *attention, record, *features, d_mixed,
+    d_i, d_j, d_k, d_scalars, small, *d_added = kernel(
+        terms, scalars, *attention, record, *features, d_mixed, *d_weights,
         outputs=[
             ((samples, n, H), jnp.float32),
             ((samples, parts, n, H), jnp.float32),
             ((samples, parts, n, H), jnp.float32),
             ((samples, 2 + parts, n, n, num_scalars), jnp.float32),
             ((samples, parts, 3 * num_scalars + 1, H), jnp.float32),
+            *[((samples, n, n, n), jnp.float32)] * len(d_weights),
         ],
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_attention = Attention(small[:-1].reshape(3, num_scalars, H), small[-1])
-    return [d_i, d_j.sum(1), d_k.sum(1)], d_scalars.sum(1), d_attention
+    return [d_i, d_j.sum(1), d_k.sum(1)], d_scalars.sum(1), d_attention, d_added[0] if d_added else None
 
 
 def forward(
@@ -371,7 +385,7 @@ def backward(
     elif weights.attention is None:
         d_attention, d_scalars = None, out.mixed[..., :-1]
     else:
-        d_nodes, d_scalars, d_attention = attention_backward(
+        d_nodes, d_scalars, d_attention, _ = attention_backward(
             terms, scalars, weights.attention, saved.record, out.mixed, options.slope
         )
         d_terms = [*d_nodes, *d_terms]

@@ -20,12 +20,13 @@ from narkit.models.pointer_decoders import points
 from narkit.spec import Location
 
 
-def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> dict[str, str]:
+def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int, edge_pointers: str) -> dict[str, str]:
     """See `narkit.fused.report_paths`."""
     if num_nodes < 1:
         raise ValueError(f"expected a positive number of nodes, got {num_nodes}")
     reasoner = eqx.filter_eval_shape(
-        lambda key: Reasoner(algorithm, processor, hidden_size, key=key), jax.random.key(0)
+        lambda key: Reasoner(algorithm, processor, hidden_size, edge_pointers=edge_pointers, key=key),
+        jax.random.key(0),
     )
     kernels = _kernels_of_step(reasoner, algorithm, num_nodes)
     sources = {kernel.source for kernel in kernels}
@@ -48,6 +49,8 @@ def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> 
         parts["pointers"] = bool(sources & {"pointer.cu", "latent_pointer.cu"})
     if (Location.EDGE, True) in decoded:
         parts["edge_pointers"] = "edge_pointer.cu" in sources
+    if reasoner.attention_terms is not None:
+        parts["whole_pointers"] = any(dict(kernel.macros).get("ADDED") for kernel in kernels)
     if (Location.EDGE, False) in decoded:
         parts["edge_hints"] = "edge_readout.cu" in sources
     if any(location is not Location.EDGE for location, _ in decoded):

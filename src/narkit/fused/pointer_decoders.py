@@ -49,14 +49,18 @@ class FusedPointerDecoder(eqx.Module):
         return cls(probe, columns, folded, score, fragments)
 
     def __call__(
-        self, nodes: Float[Array, "batch node width"], edges: EdgeFeatures, soften: bool
+        self,
+        nodes: Float[Array, "batch node width"],
+        edges: EdgeFeatures,
+        soften: bool,
+        of_edges: Float[Array, "batch node node hidden"] | None = None,
     ) -> tuple[Array, Float[Array, "batch node node _"] | None]:
         """The logits, and the scalars that the next step reads if `soften` asks for them and a kernel makes them.
 
-        `nodes` are the outputs of all Linears of nodes.
+        `nodes` are the outputs of all Linears of nodes; `of_edges` is e, if it has been made already.
         """
         if self.probe.location is Location.EDGE:
-            arguments = self._arguments(nodes, edges)
+            arguments = self._arguments(nodes, edges, of_edges)
             return edge_pointer_logits_and_means(*arguments) if soften else (edge_pointer_logits(*arguments), None)
         if edges.narrow_latents is not None and self.fragments is not None:
             arguments = self._latent_arguments(nodes, edges, self.fragments)
@@ -69,11 +73,11 @@ class FusedPointerDecoder(eqx.Module):
         logits, probabilities = of_both(*arguments)
         return logits, probabilities[..., None]
 
-    def _arguments(self, nodes: Array, edges: EdgeFeatures) -> tuple[Any, ...]:
+    def _arguments(self, nodes: Array, edges: EdgeFeatures, of_edges: Array | None = None) -> tuple[Any, ...]:
         """What the kernels of pointers take: from nodes with two columns, from edges with three."""
         basis, score = self.on_edges.basis, self.score.weight[:, 0]
         if edges.latents:  # edges that are no sum of few directions
-            features = self.on_edges(edges.scalars, *edges.latents)
+            features = self.on_edges(edges.scalars, *edges.latents) if of_edges is None else of_edges
             return nodes, *self.columns, features, PointerWeights(None, score, self.score.bias)
         weights = PointerWeights((basis.directions, basis.offset), score, self.score.bias)
         return nodes, *self.columns, edges.scalars, weights

@@ -33,6 +33,7 @@ Hiddens = Float[Array, "batch node hidden"]
 Adjacencies = Bool[Array, "batch node node"]
 Latents = Float[Array, "batch node node latent"] | NarrowLatents | None
 """Narrow ones are made wide by the kernels that read them."""
+Triplets = Float[Array, "batch node node node"]
 
 
 class FusedProcessor(eqx.Module):
@@ -46,6 +47,18 @@ class FusedProcessor(eqx.Module):
     def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
         """What decoders read beside the encoded edges, if anything."""
 
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
+    ) -> tuple[Hiddens, Latents, Triplets | None]:
+        """The same with the weights of the attention over third nodes, if there is one, to whose logits is added."""
+        assert added is None, "a processor without an attention is told of edge pointers"
+        return *self.with_latents(scalars, adjacency, hidden), None
+
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        """What decoders read beside the encoded edges, and the weights of the attention."""
+        assert added is None, "a processor without an attention is told of edge pointers"
+        return self.edge_latents(scalars, hidden), None
+
 
 class PlainProcessor(FusedProcessor):
     """A processor by its own formulas, sample by sample."""
@@ -57,6 +70,14 @@ class PlainProcessor(FusedProcessor):
 
     def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
         return jax.vmap(self.bound.edge_latents)(scalars, hidden)
+
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
+    ) -> tuple[Hiddens, Latents, Triplets | None]:
+        return jax.vmap(self.bound.step_attending)(scalars, adjacency, hidden, added)
+
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        return jax.vmap(self.bound.attend)(scalars, hidden, added)
 
 
 def bind_team(processor: TEAM, bases: Bases) -> FusedProcessor:

@@ -12,9 +12,11 @@ from narkit.fused.bases import bind_together
 from narkit.fused.decoders import FusedDecoders, bind_decoders
 from narkit.fused.loop import FUSED_LOOP
 from narkit.fused.processors import FusedProcessor
-from narkit.fused.recognition import processor_binder
+from narkit.fused.recognition import Place, processor_binder
+from narkit.fused.whole_pointers import WholePointers, scalars_of, terms_of_logits
 from narkit.loops.backend import Backend
 from narkit.loops.deferred_gradients import SAVED
+from narkit.models.edge_pointers import Pointer
 from narkit.models.encoders import Reading, row_columns
 from narkit.models.features import Bases
 from narkit.models.feedback import Feedback
@@ -30,7 +32,8 @@ class FusedReasoner(BoundNetwork):
     processor: FusedProcessor
     output_decoders: FusedDecoders
     hint_decoders: FusedDecoders
-    whole: tuple[str, ...] = eqx.field(static=True)  # none: what kernels read of edge pointers are means
+    whole: tuple[str, ...] = eqx.field(static=True)
+    attention_terms: dict[str, Float[Array, " 3"]] | None
     loop: ClassVar[Backend] = FUSED_LOOP
 
     @property
@@ -40,18 +43,35 @@ class FusedReasoner(BoundNetwork):
     def step(
         self, reading: Reading, hidden: Float[Array, "batch node hidden"], *, soften: bool = False
     ) -> tuple[LastStep, dict[str, Array], Feedback]:
-        scalars = reading.scalars(self.num_node_scalars)
+        scalars = scalars_of(reading, self.num_node_scalars, self.whole)
         # The kernels backward read them again.
         scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
         connected = reading.adjacency(self.spec)
-        next_hidden, latents = self.processor.with_latents(scalars, connected, hidden)
-        logits, feedback = self.hint_decoders(scalars, hidden, next_hidden, latents, soften=soften)
-        return LastStep(scalars, hidden, next_hidden), logits, feedback
+        pointers = reading.pointers(self.whole)
+        attention = None
+        if not self.whole:
+            next_hidden, latents = self.processor.with_latents(scalars, connected, hidden)
+        else:
+            next_hidden, latents, attention = self.processor.step_attending(
+                scalars, connected, hidden, self._to_logits(pointers)
+            )
+        whole = WholePointers(pointers, attention)
+        logits, feedback = self.hint_decoders(scalars, hidden, next_hidden, latents, whole, soften=soften)
+        return LastStep(scalars, hidden, next_hidden, pointers), logits, feedback
 
     def outputs(self, last: LastStep) -> dict[str, Array]:
-        latents = self.processor.edge_latents(last.scalars, last.hidden)
-        logits, _ = self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents)
+        attention = None
+        if not self.whole:
+            latents = self.processor.edge_latents(last.scalars, last.hidden)
+        else:
+            latents, attention = self.processor.attend(last.scalars, last.hidden, self._to_logits(last.pointers))
+        whole = WholePointers(last.pointers, attention)
+        logits, _ = self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents, whole)
         return logits
+
+    def _to_logits(self, pointers: dict[str, Pointer]) -> Pointer | None:
+        """What the logits of the processor's attention get of edge pointers."""
+        return None if self.attention_terms is None else terms_of_logits(self.attention_terms, pointers)
 
 
 def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
@@ -61,7 +81,7 @@ def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
     encoders = reasoner.encoders[algorithm]
     # Where hints are read again, they go from their decoders straight into the rows of the next step.
     columns = row_columns(spec, tuple(encoders.linears)) if reasoner.hints is Hints.ENCODED else None
-    bind_processor = processor_binder(reasoner.processor)
+    bind_processor = processor_binder(reasoner.processor, Place.of(reasoner, algorithm))
 
     def bind_all(bases: Bases) -> FusedReasoner:
         return FusedReasoner(
@@ -71,7 +91,8 @@ def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
             processor=bind_processor(reasoner.processor, bases),
             output_decoders=bind_decoders(reasoner.output_decoders[algorithm], spec, bases),
             hint_decoders=bind_decoders(reasoner.hint_decoders[algorithm], spec, bases, columns),
-            whole=(),
+            whole=encoders.whole,
+            attention_terms=(reasoner.attention_terms or {}).get(algorithm),
         )
 
     return bind_together(bind_all, encoders.bases(spec))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 
 from narkit.fused import formulas
-from narkit.fused.latent_processor import bind_team_with_options
+from narkit.fused.latent_processor import bind_team_with_options, reads_both_directions
+from narkit.fused.messages import features_fit
 from narkit.fused.processors import (
     FusedProcessor,
     PlainProcessor,
@@ -27,6 +28,7 @@ from narkit.fused.processors import (
 from narkit.fused.triplet_messages import FEATURES as NUM_MAXIMA
 from narkit.fused.weights import HIDDEN_SIZE
 from narkit.models.decoders import Decoder, Decoders
+from narkit.models.edge_pointers import EdgePointerDecoder
 from narkit.models.encoders import Encoders
 from narkit.models.features import Bases
 from narkit.models.layers import LayerNorm, Linear
@@ -60,11 +62,12 @@ ATTENTION_OPTIONS = (
 KNOWN_FIELDS: dict[type, set[str]] = {
     Reasoner: {
         "encoders", "output_decoders", "hint_decoders", "processor", "algorithms", "hidden_size", "hints",
-        "processor_name", "processor_options", "interfaces",
+        "processor_name", "processor_options", "interfaces", "attention_terms",
     },
-    Encoders: {"linears", "hidden_size"},
+    Encoders: {"linears", "hidden_size", "pointed_at"},
     Decoders: {"by_probe", "hidden_size", "latent_size"},
-    Decoder: {"on_nodes", "on_edges", "on_pooled", "on_graph", "score"},
+    Decoder: {"on_nodes", "on_edges", "on_pooled", "on_graph", "score", "edge_pointer"},
+    EdgePointerDecoder: {"query_nodes", "query_edge", "keys", "read", "attends"},
     Linear: {"weight", "bias"},
     LayerNorm: {"scale", "offset"},
     MessagePassing: {
@@ -128,26 +131,42 @@ def check_attention(layer: TripletEdgeAttention, *, rectified: bool, inside: boo
     _check_formulas("attention")
 
 
+class Place(NamedTuple):
+    """What of the network around a processor decides how it is bound."""
+
+    num_edge_scalars: int = 1
+    told: bool = False  # whether its attention is told of edge pointers, and gives its weights to decoders
+
+    @classmethod
+    def of(cls, reasoner: Reasoner, algorithm: str) -> Place:
+        bases = eqx.filter_eval_shape(
+            lambda encoders: encoders.bases(reasoner.spec(algorithm)), reasoner.encoders[algorithm]
+        )
+        return cls(len(bases.edge.directions), algorithm in (reasoner.attention_terms or {}))
+
+
+NO_PLACE = Place()
+
 BindProcessor = Callable[[Any, Bases], FusedProcessor]
 
 
-def recognise_processor(processor: Processor) -> tuple[BindProcessor, str]:
+def recognise_processor(processor: Processor, place: Place = NO_PLACE) -> tuple[BindProcessor, str]:
     """What binds a processor, and which of its parts run by plain formulas and why; "" if none do."""
     try:
         _check_class(processor)
         _check_fields(processor)
         if isinstance(processor, TEAM):
-            return _recognise_team(processor)
+            return _recognise_team(processor, place)
         return _recognise_message_passing(processor)
     except Refusal as refusal:
         return _bind_plain, str(refusal)
 
 
-def processor_binder(processor: Processor) -> BindProcessor:
-    return recognise_processor(processor)[0]
+def processor_binder(processor: Processor, place: Place = NO_PLACE) -> BindProcessor:
+    return recognise_processor(processor, place)[0]
 
 
-def _recognise_team(processor: TEAM) -> tuple[BindProcessor, str]:
+def _recognise_team(processor: TEAM, place: Place) -> tuple[BindProcessor, str]:
     layer = processor.attention
     check_attention(layer, rectified=True, inside=True)
     _check_formulas("team")
@@ -155,9 +174,12 @@ def _recognise_team(processor: TEAM) -> tuple[BindProcessor, str]:
         width = layer.maxima.out.weight.shape[0]
         raise Refusal(f"the kernels are written for {NUM_MAXIMA} maxima per edge, not {width}")
     has_options = any(_is_on(getattr(layer, name)) for name in ATTENTION_OPTIONS)
-    if has_options or processor.message_passing.from_means is not None or processor.latent_size:
+    if place.told or has_options or processor.message_passing.from_means is not None or processor.latent_size:
         if layer.norm is not None and processor.latent_size:
             raise Refusal("latents behind a LayerNorm that decoders read have no kernels")
+        num_scalars = place.num_edge_scalars * (2 if reads_both_directions(layer) else 1)
+        if not features_fit(num_scalars):
+            raise Refusal(f"this GPU has no room for the attention over edges with {num_scalars} scalars")
         return bind_team_with_options, ""
     return bind_team, ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -43,12 +43,6 @@ def archive(batch: Batch) -> dict[str, np.ndarray]:
         **{f"output_{name}": values for name, values in batch.outputs.items()},
         "lengths": batch.lengths,
     }
-
-
-def write_archive(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays as a NumPy archive, whole or not at all."""
-    with replacing(out) as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def table(batch: Batch) -> pyarrow.Table:

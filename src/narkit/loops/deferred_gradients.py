@@ -38,7 +38,7 @@ LARGEST_FACTOR = 2**19
 that bear the name `STACKED` are stacked whatever their size."""
 
 SAVED = "saved"
-"""Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the way forth, not computed again."""
+"""Values of this name (see `jax.ad_checkpoint.checkpoint_name`) are kept from the forward pass, not computed again."""
 
 STACKED = "stacked"
 
@@ -55,13 +55,13 @@ stack_cotangent.defvjp(lambda values: (values, None), lambda _, d: (checkpoint_n
 
 
 class ReversibleStep:
-    """One step forth and back, made from its pull-back.
+    """One step forward and backward, made from its pull-back.
 
-    `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forth, a
-    step gives the next carry and y, and adds a row to what is kept: z, and what the way back reads; back, it gives
-    d_carry and the gradients to sum, and adds a row to the factors that are stacked. Operations of the backend write
-    their rows, and read them, where they are; of samples whose `last` step is over, they write zeros. The first axis of
-    the carry and of named values is that of samples, if it is as long.
+    `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forward, a
+    step gives the next carry and y, and adds a row to what is kept: z, and what the backward pass reads. Backward, it
+    gives d_carry and the gradients to sum, and adds a row to the factors that are stacked. Operations of the backend
+    write their rows, and read them, where they are; of samples whose `last` step is over, they write zeros. The first
+    axis of the carry and of named values is that of samples, if it is as long.
     """
 
     def __init__(
@@ -78,29 +78,29 @@ class ReversibleStep:
         self._backend = backend
         program = trace(pull_back, params, data, t, carry, carry, d_y, d_z)
         self._params, self._carry, self._y, self._z = map(jax.tree.structure, (params, carry, d_y, d_z))
-        self._num_forth = len(jax.tree.leaves((params, data, t, carry)))
+        self._num_forward = len(jax.tree.leaves((params, data, t, carry)))
         num_carry = self._carry.num_leaves
         sizes = (num_carry, self._y.num_leaves, self._z.num_leaves, num_carry)
         next_carry, self._y_vars, self._z_vars, d_carry, gradients = _split(program.outputs, sizes)
         named = named_values(program, SAVED)
         self._written_y = _made_on_rows(program, self._y_vars, backend)
-        self._carried = carried = program.inputs[self._num_forth - num_carry : self._num_forth]
+        self._carried = carried = program.inputs[self._num_forward - num_carry : self._num_forward]
         self._deferred = _find_deferred(program, gradients, {*carried, *named})
         self._of_samples = {*carried, *named, *named_values(program, STACKED)}
         self._by_backend = [deferred is not None and backend.can_finish(deferred) for deferred in self._deferred]
         self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
         factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
-        back = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
-        # What the way back reads of the way forth is kept; factors among it need not be stacked once more.
-        wanted = back.variables | set(self._z_vars)
+        backward = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
+        # What the backward pass reads of the forward pass is kept; factors among it need not be stacked once more.
+        wanted = backward.variables | set(self._z_vars)
         self._kept = list(dict.fromkeys(var for var in (*carried, *named, *self._z_vars) if var in wanted))
         self._stacked = [var for var in factors if var not in set(self._kept)]
         self._derived = _find_derived(program, self._y_vars, self._kept)
         self._y_stacked = [var for var in dict.fromkeys(self._y_vars) if var not in self._derived]
-        self._back = back.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
-        self._forth = program.for_outputs([*next_carry, *self._y_stacked, *self._kept])
+        self._backward = backward.for_outputs([*d_carry, *self._summed, *self._stacked], given=named)
+        self._forward = program.for_outputs([*next_carry, *self._y_stacked, *self._kept])
 
-    def forth(
+    def forward(
         self, params, data, t, last, carry, ys: Sequence[Array], kept: Sequence[Array]
     ) -> tuple[PyTree, list[Array], list[Array]]:
         stacks = dict(zip(self._kept, kept, strict=True))
@@ -111,7 +111,7 @@ class ReversibleStep:
             for var, value in zip(self._carried, jax.tree.leaves(carry), strict=True)
             if var in stacks
         }
-        results = self._forth.run(jax.tree.leaves((params, data, t, carry)), t, last, known, stacks, self._backend)
+        results = self._forward.run(jax.tree.leaves((params, data, t, carry)), t, last, known, stacks, self._backend)
         next_carry, y, rows = _split(results, (self._carry.num_leaves, len(ys)))
         y = [row if var in self._written_y else value_of(row) for var, row in zip(self._y_stacked, y, strict=True)]
         return (
@@ -136,7 +136,7 @@ class ReversibleStep:
         stack_of = dict(zip(self._kept, kept, strict=True))
         return jax.tree.unflatten(self._z, [stack_of[var] for var in self._z_vars])
 
-    def back(
+    def backward(
         self, params, data, t, last, kept: Sequence[Array], d_carry, d_y, d_z, stacks: Sequence[Array]
     ) -> tuple[PyTree, list[Array], list[Array]]:
         before = jax.tree.leaves((params, data, t))
@@ -144,7 +144,7 @@ class ReversibleStep:
         known = {var: Row(stack, t) for var, stack in zip(self._kept, kept, strict=True)}
         arguments = [*before, *unread, *jax.tree.leaves((d_carry, d_y, d_z))]
         written = dict(zip(self._stacked, stacks, strict=True))
-        results = self._back.run(arguments, t, last, known, written, self._backend)
+        results = self._backward.run(arguments, t, last, known, written, self._backend)
         carries, sums = self._carry.num_leaves, len(self._summed)
         return (
             jax.tree.unflatten(self._carry, [value_of(result) for result in results[:carries]]),
@@ -162,13 +162,13 @@ class ReversibleStep:
 
     @property
     def kept(self) -> list[Stack]:
-        """What the way forth writes for the way back."""
+        """What the forward pass keeps for the backward pass."""
         read = self._read_in_all_rows
         return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._kept]
 
     @property
     def stacked(self) -> list[Stack]:
-        """What the way back writes for later."""
+        """What the backward pass stacks until after the loop."""
         read = self._read_in_all_rows
         return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._stacked]
 
@@ -241,7 +241,7 @@ def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequen
 def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[Var]) -> list[Deferred | Sum | None]:
     """For each gradient, how to finish it after the loop; None where it must be summed inside.
 
-    `kept` are values that are kept from the way forth if anything reads them.
+    `kept` are values that are kept from the forward pass if anything reads them.
     """
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     named = set(named_values(program, STACKED))

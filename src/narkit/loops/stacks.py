@@ -51,7 +51,7 @@ def _read_rows(size, batched, stack, t):
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row of a stack that nobody has copied yet. Kernels read and write rows where they are."""
+    """A row of a stack that has not been copied yet. Kernels read and write rows where they are."""
 
     stack: Array
     t: Array

@@ -59,7 +59,7 @@ def _loop(step, params, data, carry, num_steps, capacity, last, backend):
         carry, y, z = step(params, data, t, carry)
         return carry, _write(ys, t, y), jax.tree.map(lambda new, old: choose(last == t, new, old), z, zs)
 
-    start = (carry, _blank(ys, capacity), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zs))
+    start = (carry, _zero_stacks(ys, capacity), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zs))
     return lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
 
 
@@ -68,7 +68,7 @@ def choose(condition: Bool[Array, " batch"], yes: Array, no: Array | float) -> A
     return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
 
 
-def _blank(values: PyTree, capacity: int) -> PyTree:
+def _zero_stacks(values: PyTree, capacity: int) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), values)
 
 
@@ -82,13 +82,13 @@ def _forward(step, params, data, carry, num_steps, capacity, last, backend):
     def body(t, state):
         carry, ys, kept = state
         t = t.astype(jnp.int32)  # as traced
-        return reversible.forth(params, data, t, last, carry, ys, kept)
+        return reversible.forward(params, data, t, last, carry, ys, kept)
 
     # Never more than there are rows: a backend that writes rows need not look where a stack ends.
     num_steps = jnp.minimum(num_steps, capacity).astype(jnp.int32)
     of_ys = reversible.ys
-    blank = backend.new_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
-    start = (carry, blank[: len(of_ys)], blank[len(of_ys) :])
+    stacks = backend.new_stacks([*of_ys, *reversible.kept], num_steps, capacity, (params, data, carry))
+    start = (carry, stacks[: len(of_ys)], stacks[len(of_ys) :])
     carry, ys, kept = lax.fori_loop(_ZERO, num_steps, body, start)
     # What is wanted of a sample's last step is among what is kept of all steps.
     zs = jax.tree.map(lambda stack: stack[last, jnp.arange(len(last))], reversible.kept_z(kept))
@@ -103,15 +103,15 @@ def _forward(step, params, data, carry, num_steps, capacity, last, backend):
 
 
 def _backward(step, capacity, backend, residuals, cotangents):
-    params, data, kept, blank, num_steps, last = residuals
+    params, data, kept, zero_carry, num_steps, last = residuals
     d_carry, d_ys, d_zs = cotangents
-    reversible = _reversible(step, params, data, blank, backend)
+    reversible = _reversible(step, params, data, zero_carry, backend)
 
     def body(state):
         t, d_carry, sums, stacks = state
         d_y = jax.tree.map(lambda stack: Row(stack, t), d_ys)
         d_z = jax.tree.map(lambda d: choose(last == t, d, 0.0), d_zs)
-        d_carry, summands, stacks = reversible.back(params, data, t, last, kept, d_carry, d_y, d_z, stacks)
+        d_carry, summands, stacks = reversible.backward(params, data, t, last, kept, d_carry, d_y, d_z, stacks)
         sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
         return t - 1, d_carry, sums, stacks
 
@@ -119,7 +119,7 @@ def _backward(step, capacity, backend, residuals, cotangents):
         num_steps - 1,
         d_carry,
         reversible.empty_sums(),
-        backend.new_stacks(reversible.stacked, num_steps, capacity, (params, data, blank)),
+        backend.new_stacks(reversible.stacked, num_steps, capacity, (params, data, zero_carry)),
     )
     # One number counts down. A loop that counts up would compute the step from it, in a kernel of its own.
     _, d_carry, sums, stacks = lax.while_loop(lambda state: state[0] >= 0, body, start)

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 
 from narkit.report import paper
-from narkit.report.grid import Grid
+from narkit.report.grid import Grid, average
 from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
 from narkit.report.published import summary
-from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown, text
+from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown, text
 from narkit.report.tables import SHARE, THOSE_RUN, algorithm_table, difference, has_ours, is_complete, published_average
 from narkit.sweeps.systems import System
 
@@ -47,7 +47,7 @@ def readme_part(grid: Grid) -> str:
     lines = ["| System | Ours | Published | Difference |", "| --- | ---: | ---: | ---: |"]
     for column in columns:
         scores, theirs = grid.column(column), published_average(column, paper.labels())
-        ours: Cell = scores.average() or (f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN)
+        ours: Entry = scores.average() or (f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN)
         cells = [text(cell) for cell in (ours, theirs, difference(theirs, ours))]
         lines.append(f"| {column.title} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *_found(grid, columns), ""])
@@ -72,11 +72,35 @@ def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
     if len(complete) > 1:
         best = max(complete, key=complete.__getitem__)
         sentences.append(f"Found: {best} is best, with {complete[best]:.2f}.")
+    sentences += [_so_far(grid, column, best) for column in columns for best in _best_on(grid, column, columns)]
     if reached:
         sentences.append(f"Reproduced, or better: {', '.join(reached)}.")
     if missed:
         sentences.append(f"Not reproduced: {', '.join(missed)}.")
     return [" ".join(sentences)]
+
+
+def _best_on(grid: Grid, partial: System, columns: Sequence[System]) -> list[System]:
+    """Of a column that is not complete yet: the complete one that is best on its algorithms, if there is one."""
+    names = list(grid.column(partial).runs)
+    if not names or grid.column(partial).average() is not None:
+        return []
+    complete = [column for column in columns if grid.column(column).average() is not None]
+    return sorted(complete, key=lambda column: -_mean_over(grid, column, names))[:1]
+
+
+def _so_far(grid: Grid, partial: System, best: System) -> str:
+    names = list(grid.column(partial).runs)
+    ours, theirs = (f"{_mean_over(grid, column, names):.2f}" for column in (partial, best))
+    return (
+        f"So far {partial.title} has {ours} on average over the {len(names)} algorithms that it was run on, where "
+        f"{best.title}, the best of the others there, has {theirs}."
+    )
+
+
+def _mean_over(grid: Grid, column: System, names: Sequence[str]) -> float:
+    runs = grid.column(column).runs
+    return average([runs[name] for name in names]).mean
 
 
 def results_part(grid: Grid) -> str:
@@ -129,7 +153,7 @@ def headline_table(grid: Grid) -> Table:
     rows = []
     for column in columns:
         scores, theirs = grid.column(column), summary(column)
-        pairs: list[tuple[Cell, Cell]] = [
+        pairs: list[tuple[Entry, Entry]] = [
             (published_average(column, paper.labels()), scores.average()),
             (
                 theirs and paper.Score(theirs.average_of_categories, None, theirs.seeds),
@@ -142,7 +166,7 @@ def headline_table(grid: Grid) -> Table:
         cells = [cell for other, ours in pairs for cell in (other, ours or partly, difference(other, ours))]
         if not complete:
             cells.append(Number(len(scores.runs), SHARE))
-        rows.append(Row(column.name, f"{column.title} (rule {column.rule})", cells))
+        rows.append(TableRow(column.name, f"{column.title} (rule {column.rule})", cells))
     groups = {"average_of_algorithms": "Average over 30", "average_of_categories": "Average of 8 categories"}
     if not complete:
         groups[THOSE_RUN] = "Average over those run"

@@ -16,8 +16,8 @@ from narkit.report.documents import NOT_RUN
 from narkit.report.grid import Grid, measured
 from narkit.report.provenance import remarks
 from narkit.report.published import published
-from narkit.report.rendering import MISSING, Cell, Heading, Number, Row, Table, markdown
-from narkit.report.reproduction import rule_averages, rule_remarks
+from narkit.report.rendering import MISSING, Heading, Table, TableRow, markdown
+from narkit.report.reproduction import rule_averages, rule_remarks, time_spent
 from narkit.report.tables import RULES
 from narkit.training.presets import PRESETS
 from narkit.training.record import RunRecord
@@ -83,7 +83,7 @@ def score_table(grid: Grid, algorithm: str) -> Table:
             scores = record.test_scores(algorithm, rule)
             steps = " / ".join(str(step) for step in record.selected[rule].steps)
             cells = [_each(scores.tolist()), measured(scores), steps, published(system.training, rule, algorithm)]
-            rows.append(Row(f"{system.training}_{rule}", f"{system.title}, {rule}", cells))
+            rows.append(TableRow(f"{system.training}_{rule}", f"{system.title}, {rule}", cells))
     headings = [
         Heading("seeds", "each seed"),
         Heading("ours", "mean", scores=True),
@@ -99,7 +99,7 @@ def validation_table(grid: Grid) -> Table:
     rows = []
     for key, label, record in _records(grid):
         last = record.curve[-1]
-        rows.append(Row(key, label, [_percent(last.scores[name]) for name in sets] + [str(last.step)]))
+        rows.append(TableRow(key, label, [_percent(last.scores[name]) for name in sets] + [str(last.step)]))
     headings = [Heading(name, f"{name} (size {size})") for name, size in sets.items()]
     return Table("learning_validation", "Validation", "Run", [*headings, Heading("step", "at step")], rows)
 
@@ -107,11 +107,11 @@ def validation_table(grid: Grid) -> Table:
 def time_table(grid: Grid) -> Table:
     """Where the seconds of every run went, and those of all together."""
     runs = _records(grid)
-    rows = [Row(key, label, [*_seconds([record]), record.device]) for key, label, record in runs]
+    rows = [TableRow(key, label, [*time_spent([record], SECONDS), record.device]) for key, label, record in runs]
     devices = ", ".join(sorted({record.device for *_, record in runs}))
-    rows.append(Row("all", "All", [*_seconds([record for *_, record in runs]), devices], summary=True))
+    rows.append(TableRow("all", "All", [*time_spent([record for *_, record in runs], SECONDS), devices], summary=True))
     headings = [Heading(name, name.replace("compiling_ahead", "compiled ahead")) for name in SECONDS]
-    headings += [Heading("waiting", "waiting for data"), Heading("device", "device")]
+    headings += [Heading("waiting", "waiting for data"), Heading("device")]
     return Table("learning_time", "Time", "Run", headings, rows)
 
 
@@ -122,14 +122,6 @@ def _records(grid: Grid) -> list[tuple[str, str, RunRecord]]:
         for system in grid.trained
         for name, record in grid.records(system).items()
     ]
-
-
-def _seconds(records: Sequence[RunRecord]) -> list[Cell]:
-    def total(name: str) -> float:
-        return sum(getattr(record.timings, name) for record in records)
-
-    share = 100 * total("waiting_for_data") / max(total("training"), 1e-9)
-    return [*(Number(total(name), "{:.1f}") for name in SECONDS), Number(share, "{:.1f} %")]
 
 
 def _percent(values: Sequence[float | None]) -> str:

@@ -18,7 +18,7 @@ from narkit.report.findings import Findings, find, with_records
 from narkit.report.grid import Grid, measured
 from narkit.report.provenance import origin, remarks
 from narkit.report.published import algorithm_scores
-from narkit.report.rendering import FORMATS, Heading, Number, Row, Score, Table, text
+from narkit.report.rendering import FORMATS, Heading, Number, Score, Table, TableRow, text
 from narkit.report.statistics import Ranking
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -65,7 +65,7 @@ def page(grid: Grid, tables: Sequence[Table], figures: Mapping[str, Path | str])
 assert set(FORMATS) == {".csv", ".tex", ".md"}  # what the page links to
 
 
-def _tone(cell: Any, heading: Heading, row: Row) -> str:
+def _tone(cell: Any, heading: Heading, row: TableRow) -> str:
     """The class that colours a difference of scores: better, worse or neither. Of ranks the lower is better."""
     if not (isinstance(cell, Number) and heading.key.endswith("_difference")) or heading.key.startswith("ratio"):
         return ""
@@ -90,7 +90,7 @@ ROOM = 220  # how many letters of a table fit a page 1400 pixels wide
 def parts(table: Table) -> list[Table]:
     """The table, or its columns in several ones below each other if they are more than fit; a group stays together."""
     widths = [
-        _letters([heading.label, *(text(row.cells[index]) for row in table.rows)])
+        _letters([heading.label, *(text(row.entries[index]) for row in table.rows)])
         for index, heading in enumerate(table.headings)
     ]
     room = ROOM - _letters([table.corner, *(row.label for row in table.rows)])
@@ -106,7 +106,7 @@ def parts(table: Table) -> list[Table]:
         dataclasses.replace(
             table,
             headings=[table.headings[index] for index in columns],
-            rows=[dataclasses.replace(row, cells=[row.cells[index] for index in columns]) for row in table.rows],
+            rows=[dataclasses.replace(row, entries=[row.entries[index] for index in columns]) for row in table.rows],
         )
         for columns in found
     ]

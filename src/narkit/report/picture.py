@@ -78,7 +78,7 @@ def draw(batch: Batch) -> Figure:
         axis.set_axis_off()
     left_out = "" if len(steps) == batch.lengths[0] else f": {len(steps)} of {batch.lengths[0]} steps"
     title = f"{entry.summary.rstrip('.')}{left_out}"
-    drawing.suptitle(title if len(title) < 12 * full_width else entry.name + left_out, fontsize=12, fontweight="bold")
+    drawing.suptitle(title if len(title) < 10 * full_width else entry.name + left_out, fontsize=12, fontweight="bold")
     words.legend(
         *zip(*entries, strict=True), loc="center", frameon=False, fontsize=9, ncols=1, handlelength=2.2,
         handler_map=_handlers(), alignment="left",
@@ -131,6 +131,6 @@ def _panel_kind(batch: Batch) -> str:
 
 
 def _handlers() -> dict:
-    from narkit.report.panels.legend import Sample, SampleHandler
+    from narkit.report.panels.legend import LegendSign, LegendSignHandler
 
-    return {Sample: SampleHandler()}
+    return {LegendSign: LegendSignHandler()}

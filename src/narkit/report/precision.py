@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from narkit.report import paper
 from narkit.report.grid import Grid, LeftOut, in_spreads, measured, read_grid
-from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown
+from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown
 from narkit.report.tables import rules
 from narkit.training.record import RunRecord
 
@@ -61,12 +61,14 @@ def _table(grid: Grid, pairs: dict[tuple[str, str], tuple[RunRecord, RunRecord]]
                 fused, full = (measured(record.test_scores(name, rule)) for record in records)
                 difference = fused.mean - full.mean
                 distance = in_spreads(difference, fused, full)
-                cells: list[Cell] = [fused, full, Number(difference, "{:+.2f}"), Number(distance, "{:+.1f}")]
-                rows.append(Row(f"{system.training}_{name}_{rule}", f"{system.title}, {label}, rule {rule}", cells))
+                cells: list[Entry] = [fused, full, Number(difference, "{:+.2f}"), Number(distance, "{:+.1f}")]
+                rows.append(
+                    TableRow(f"{system.training}_{name}_{rule}", f"{system.title}, {label}, rule {rule}", cells)
+                )
     headings = [
         Heading("fused", "fused kernels", scores=True),
-        Heading("float32", "float32", scores=True),
-        Heading("difference", "difference"),
+        Heading("float32", scores=True),
+        Heading("difference"),
         Heading("in_both_spreads", "in both spreads"),
     ]
     return Table("precision", "Precision", "Cell", headings, rows)

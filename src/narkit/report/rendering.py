@@ -21,7 +21,7 @@ class Number:
     pattern: str = "{:.2f}"
 
 
-Cell = Score | Number | str | None
+Entry = Score | Number | str | None
 """What stands in a table; None for what is missing."""
 
 
@@ -30,16 +30,19 @@ class Heading:
     """A column of a table. One of scores has three columns in CSV: mean, standard deviation and number of seeds."""
 
     key: str  # its name in CSV
-    label: str
+    label: str = ""  # by default its key
     group: str = ""  # what it has in common with its neighbours, such as the system
     scores: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.key)
+
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     key: str
     label: str
-    cells: Sequence[Cell]
+    entries: Sequence[Entry]
     summary: bool = False  # set off from the rows above it
 
 
@@ -51,18 +54,20 @@ class Table:
     title: str
     corner: str  # the heading of the rows' labels
     headings: Sequence[Heading]
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     notes: Sequence[str] = field(default=())
 
     def __post_init__(self) -> None:
         for row in self.rows:
-            if len(row.cells) != len(self.headings):
-                raise ValueError(f"{self.name}, {row.key}: expected {len(self.headings)} cells, got {len(row.cells)}")
+            if len(row.entries) != len(self.headings):
+                raise ValueError(
+                    f"{self.name}, {row.key}: expected {len(self.headings)} entries, got {len(row.entries)}"
+                )
 
 
-def text(cell: Cell) -> str:
+def text(entry: Entry) -> str:
     """`79.82 ± 1.20 (5)`: the mean, its standard deviation and the number of seeds; `–` for what is missing."""
-    match cell:
+    match entry:
         case None:
             return MISSING
         case Score(mean, std, seeds):
@@ -74,7 +79,7 @@ def text(cell: Cell) -> str:
                 written = pattern.format(0.0)  # without the minus sign of a number that was rounded to zero
             return written.replace("-", "−")
         case _:
-            return cell
+            return entry
 
 
 def markdown(table: Table, *, not_run: str = MISSING) -> str:
@@ -84,7 +89,7 @@ def markdown(table: Table, *, not_run: str = MISSING) -> str:
     for row in table.rows:
         cells = [
             not_run if cell is None and heading.scores and not row.summary else text(cell)
-            for heading, cell in zip(table.headings, row.cells, strict=True)
+            for heading, cell in zip(table.headings, row.entries, strict=True)
         ]
         lines.append([f"**{row.label}**" if row.summary else row.label, *cells])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -97,20 +102,20 @@ def as_csv(table: Table) -> str:
     names = [[h.key, f"{h.key}_std", f"{h.key}_seeds"] if h.scores else [h.key] for h in table.headings]
     writer.writerow([table.corner.lower(), *chain.from_iterable(names)])
     for row in table.rows:
-        values = [_plain(cell, heading) for heading, cell in zip(table.headings, row.cells, strict=True)]
+        values = [_plain(cell, heading) for heading, cell in zip(table.headings, row.entries, strict=True)]
         writer.writerow([row.key, *chain.from_iterable(values)])
     return out.getvalue()
 
 
-def _plain(cell: Cell, heading: Heading) -> list[float | int | str | None]:
-    """The numbers of a cell. Rounded to six digits behind the point, which hides how a sum was ordered."""
-    match cell:
+def _plain(entry: Entry, heading: Heading) -> list[float | int | str | None]:
+    """The numbers of an entry. Rounded to six digits behind the point, which hides how a sum was ordered."""
+    match entry:
         case Score(mean, std, seeds):
             values = [round(mean, 6), None if std is None else round(std, 6), seeds]
         case Number(value):
             values = [round(value, 6)]
         case _:
-            values = [cell]
+            values = [entry]
     return [*values, None, None][: 3 if heading.scores else 1]
 
 
@@ -132,7 +137,7 @@ def latex(table: Table) -> str:
     for summary, rows in groupby(table.rows, key=lambda row: row.summary):
         lines += [r"    \midrule"] if summary else []
         for row in rows:
-            cells = [latex_text(row.label), *(latex_text(text(cell)) for cell in row.cells)]
+            cells = [latex_text(row.label), *(latex_text(text(cell)) for cell in row.entries)]
             lines.append("    " + " & ".join(cells) + r" \\")
     return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}}", r"\end{table}"]) + "\n"
 

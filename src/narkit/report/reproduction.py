@@ -7,6 +7,7 @@ distance in units of both spreads together, sqrt(s_paper^2 + s_ours^2), is there
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from collections.abc import Iterable, Sequence
@@ -21,12 +22,13 @@ from narkit.report.paper import Score
 from narkit.report.precision import precision_part
 from narkit.report.provenance import origin, remarks
 from narkit.report.published import algorithm_scores
-from narkit.report.rendering import Cell, Heading, Number, Row, Table, markdown, text
+from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown, text
 from narkit.report.tables import RULES, rules
 from narkit.sweeps.systems import System
 from narkit.training.record import RunRecord
 
 NEAR = 2.0  # standard deviations
+MINUTES = ("total", "training", "compiling", "validating", "testing")
 LARGE = 5.0  # percentage points: what is worth naming when a rule changes a score
 
 TIME = (
@@ -72,6 +74,7 @@ def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
 
 def reproduction_part(grid: Grid) -> str:
     """The generated part of `docs/reproduction.md`."""
+    grid = _by_published_protocols(grid)
     parts = [origin(grid), "", *(f"- {line}" for line in remarks(grid))]
     parts += [""] if remarks(grid) else []
     for column in grid.columns:
@@ -91,6 +94,15 @@ def reproduction_part(grid: Grid) -> str:
     else:
         parts += [f"All cells: {NOT_RUN}.", ""]
     return "\n".join(parts)
+
+
+def _by_published_protocols(grid: Grid) -> Grid:
+    """The systems that are trained by presets of published ones; all, if none of those has a record."""
+    presets = {system.preset for system in grid.systems if system.published}
+    systems = tuple(system for system in grid.systems if system.preset in presets)
+    trained = {system.training for system in systems}
+    cells = {place: record for place, record in grid.cells.items() if place[0] in trained}
+    return dataclasses.replace(grid, systems=systems, cells=cells) if cells else grid
 
 
 def _signed(points: float) -> str:
@@ -120,16 +132,16 @@ def agreement_table(grid: Grid, column: System) -> Table:
     rows, found = [], agreements(grid, column)
     for name, label in paper.labels().items():
         published, row = algorithm_scores(column)[name], found.get(name)
-        cells: list[Cell] = [published, None, None, None, None, NOT_RUN]
+        cells: list[Entry] = [published, None, None, None, None, NOT_RUN]
         if row is not None:
             distances = [Number(row.in_paper_spreads, "{:+.1f}"), Number(row.in_both_spreads, "{:+.1f}")]
             verdict = "agrees" if row.agrees else "differs"
             cells = [published, row.ours, Number(row.difference, "{:+.2f}"), *distances, verdict]
-        rows.append(Row(name, label, cells))
+        rows.append(TableRow(name, label, cells))
     headings = [
-        Heading("paper", "paper", scores=True),
-        Heading("ours", "ours", scores=True),
-        Heading("difference", "difference"),
+        Heading("paper", scores=True),
+        Heading("ours", scores=True),
+        Heading("difference"),
         Heading("in_paper_spreads", "in the paper's spreads"),
         Heading("in_both_spreads", "in both spreads"),
         Heading("verdict", "within two of the paper's"),
@@ -144,8 +156,8 @@ def rule_averages(grid: Grid) -> Table:
     for system in grid.trained:
         of_system = rules(grid, system)
         cells = [grid.scores(system, rule).average_of_those_run() if rule in of_system else None for rule in names]
-        rows.append(Row(system.training, system.title, [*cells, Number(len(grid.records(system)), "{:.0f}")]))
-    headings = [*(Heading(rule, rule, scores=True) for rule in names), Heading("algorithms", "algorithms")]
+        rows.append(TableRow(system.training, system.title, [*cells, Number(len(grid.records(system)), "{:.0f}")]))
+    headings = [*(Heading(rule, scores=True) for rule in names), Heading("algorithms")]
     return Table("rules", "Averages under every rule", "System", headings, rows)
 
 
@@ -179,20 +191,15 @@ def time_table(grid: Grid) -> Table:
     for system in grid.trained:
         records = grid.records(system)
         for name, record in records.items():
+            minutes = time_spent([record], MINUTES, 60)
             label = f"{system.title}, {paper.labels()[name]}"
-            rows.append(Row(f"{system.training}_{name}", label, [*_minutes([record]), record.device]))
+            rows.append(TableRow(f"{system.training}_{name}", label, [*minutes, record.device]))
+        minutes = time_spent(records.values(), MINUTES, 60)
         devices = ", ".join(sorted({record.device for record in records.values()}))
         label = f"{system.title}, all {len(records)}{_that_were_run(len(records))}"
-        rows.append(Row(f"{system.training}_all", label, [*_minutes(list(records.values())), devices], summary=True))
-    headings = [
-        Heading("minutes", "minutes"),
-        Heading("training", "training"),
-        Heading("compiling", "compiling"),
-        Heading("validating", "validating"),
-        Heading("testing", "testing"),
-        Heading("waiting", "waiting for data"),
-        Heading("device", "device"),
-    ]
+        rows.append(TableRow(f"{system.training}_all", label, [*minutes, devices], summary=True))
+    headings = [Heading("minutes"), *map(Heading, MINUTES[1:]), Heading("waiting", "waiting for data")]
+    headings.append(Heading("device"))
     return Table("time", "Time", "Cell", headings, rows)
 
 
@@ -238,10 +245,12 @@ def union_length(intervals: Iterable[tuple[float, float]]) -> float:
     return length
 
 
-def _minutes(records: list[RunRecord]) -> list[Number]:
+def time_spent(records: Iterable[RunRecord], timings: Sequence[str], unit: float = 1.0) -> list[Number]:
+    """Sums of the records' times, in units of so many seconds, and the share of training spent waiting for data."""
+    records = list(records)
+
     def total(name: str) -> float:
         return sum(getattr(record.timings, name) for record in records)
 
-    parts = [total(name) for name in ("total", "training", "compiling", "validating", "testing")]
     share = 100 * total("waiting_for_data") / max(total("training"), 1e-9)
-    return [*(Number(seconds / 60, "{:.1f}") for seconds in parts), Number(share, "{:.1f} %")]
+    return [*(Number(total(name) / unit, "{:.1f}") for name in timings), Number(share, "{:.1f} %")]

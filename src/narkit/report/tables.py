@@ -23,7 +23,7 @@ from narkit.report import paper
 from narkit.report.grid import Grid, category_members
 from narkit.report.paper import Score
 from narkit.report.published import algorithm_scores, category_scores, summary
-from narkit.report.rendering import Cell, Heading, Number, Row, Table
+from narkit.report.rendering import Entry, Heading, Number, Table, TableRow
 from narkit.sweeps.systems import System
 
 SHARE = "{:.0f} of 30"
@@ -38,7 +38,7 @@ RULES = (
     "the end of training."
 )
 
-Values = Callable[[System], tuple[Cell, Cell]]
+ColumnValues = Callable[[System], tuple[Entry, Entry]]
 """What the paper has for a column, and what we have."""
 
 
@@ -51,16 +51,16 @@ def category_table(grid: Grid) -> Table:
     """The paper's Table 1."""
     columns, ranks = grid.columns, average_ranks(grid)
 
-    def category(name: str) -> Row:
-        values: Values = lambda c: (category_scores(c).get(name), grid.column(c).category(name))  # noqa: E731
+    def category(name: str) -> TableRow:
+        values: ColumnValues = lambda c: (category_scores(c).get(name), grid.column(c).category(name))  # noqa: E731
         return _row(grid, columns, name.replace(" ", "_"), name.capitalize(), values)
 
-    def rank(column: System) -> tuple[Cell, Cell]:
+    def rank(column: System) -> tuple[Entry, Entry]:
         theirs, ours = summary(column), ranks.get(column.name)
         # Ranks are multiples of 1/8; the paper rounds 1.625 up.
         return theirs and Number(theirs.average_rank), None if ours is None else Number(ours + 1e-9)
 
-    def above(threshold: int, column: System) -> tuple[Cell, Cell]:
+    def above(threshold: int, column: System) -> tuple[Entry, Entry]:
         theirs, scores = summary(column), grid.column(column)
         count = theirs and (theirs.above_90 if threshold == 90 else theirs.above_50)
         ours = Number(scores.above(threshold), SHARE) if scores.complete else None
@@ -87,14 +87,14 @@ def algorithm_table(grid: Grid) -> Table:
     """The paper's Table 2."""
     columns = [column for column in grid.columns if has_ours(grid, column)]
 
-    def algorithm(name: str, label: str) -> Row:
-        values: Values = lambda c: (algorithm_scores(c).get(name), grid.column(c).algorithm(name))  # noqa: E731
+    def algorithm(name: str, label: str) -> TableRow:
+        values: ColumnValues = lambda c: (algorithm_scores(c).get(name), grid.column(c).algorithm(name))  # noqa: E731
         return _row(grid, columns, name, label, values)
 
-    def average(column: System) -> tuple[Cell, Cell]:
+    def average(column: System) -> tuple[Entry, Entry]:
         return published_average(column, paper.labels()), grid.column(column).average()
 
-    def average_of_those_run(column: System) -> tuple[Cell, Cell]:
+    def average_of_those_run(column: System) -> tuple[Entry, Entry]:
         scores = grid.column(column)
         return published_average(column, scores.runs), scores.average_of_those_run()
 
@@ -117,7 +117,7 @@ def algorithm_table(grid: Grid) -> Table:
 def parameter_table() -> Table:
     """The paper's Table 3, from the shapes of our own networks."""
 
-    def cells(counts: list[Number | None], published: float, ratio: float) -> list[Cell]:
+    def cells(counts: list[Number | None], published: float, ratio: float) -> list[Entry]:
         return [*counts, Number(published), Number(ratio), Number(ratio - published, "{:+.3f}")]
 
     rows, ratios = [], []
@@ -125,9 +125,9 @@ def parameter_table() -> Table:
         team, baseline = count_parameters(name, "team"), count_parameters(name, "triplet_gmpnn")
         ratios.append(team / baseline)
         counts: list[Number | None] = [Number(team, "{:,.0f}"), Number(baseline, "{:,.0f}")]
-        rows.append(Row(name, label, cells(counts, paper.parameter_ratios()[name], ratios[-1])))
+        rows.append(TableRow(name, label, cells(counts, paper.parameter_ratios()[name], ratios[-1])))
     average = cells([None, None], paper.AVERAGE_RATIO, float(np.mean(ratios)))
-    rows.append(Row("average", "Average over 30 algorithms", average, summary=True))
+    rows.append(TableRow("average", "Average over 30 algorithms", average, summary=True))
     parameters, ratio = "Parameters", "TEAM / Triplet-GMPNN"
     headings = [
         Heading("team_parameters", "TEAM", parameters),
@@ -145,12 +145,12 @@ def rule_table(grid: Grid) -> Table:
     pairs = [(system, rule) for system in grid.trained for rule in rules(grid, system)]
     scores = [grid.scores(system, rule) for system, rule in pairs]
     rows = [
-        *(Row(name, label, [s.algorithm(name) for s in scores]) for name, label in paper.labels().items()),
-        Row("average_of_algorithms", "Average over 30 algorithms", [s.average() for s in scores], summary=True),
+        *(TableRow(name, label, [s.algorithm(name) for s in scores]) for name, label in paper.labels().items()),
+        TableRow("average_of_algorithms", "Average over 30 algorithms", [s.average() for s in scores], summary=True),
     ]
     if not all(s.complete for s in scores):
-        of_those_run: list[Cell] = [s.average_of_those_run() for s in scores]
-        rows.append(Row(THOSE_RUN, "Average over those run only", of_those_run, summary=True))
+        of_those_run: list[Entry] = [s.average_of_those_run() for s in scores]
+        rows.append(TableRow(THOSE_RUN, "Average over those run only", of_those_run, summary=True))
     used = "; ".join(f"{column.title}: {column.rule}" for column in grid.columns)
     notes = [LEGEND, RULES, f"The other tables use one rule for each column, fixed before anything was run: {used}."]
     headings = [Heading(f"{system.training}_{rule}", rule, system.title, True) for system, rule in pairs]
@@ -182,7 +182,7 @@ def published_average(column: System, names: Collection[str]) -> Score | None:
     return Score(float(np.mean(chosen)) if printed is None else printed, None, whole.seeds)
 
 
-def difference(published: Cell, ours: Cell) -> Cell:
+def difference(published: Entry, ours: Entry) -> Entry:
     """Ours minus the paper's, where there are both."""
     match published, ours:
         case Score(theirs), Score(mean):
@@ -235,9 +235,11 @@ def _headings(grid: Grid, columns: Sequence[System]) -> list[Heading]:
     return headings
 
 
-def _row(grid: Grid, columns: Sequence[System], key: str, label: str, values: Values, *, summary: bool = False) -> Row:
+def _row(
+    grid: Grid, columns: Sequence[System], key: str, label: str, values: ColumnValues, *, summary: bool = False
+) -> TableRow:
     """The row under `_headings`: for every column the paper's value, ours and the difference."""
-    cells: list[Cell] = []
+    cells: list[Entry] = []
     for column in columns:
         published, ours = values(column)
         if column.published:
@@ -246,11 +248,11 @@ def _row(grid: Grid, columns: Sequence[System], key: str, label: str, values: Va
             cells.append(ours)
         if column.published and has_ours(grid, column):
             cells.append(difference(published, ours))
-    return Row(key, label, cells, summary)
+    return TableRow(key, label, cells, summary)
 
 
-def _average_of_categories(grid: Grid, columns: Sequence[System]) -> Row:
-    def values(column: System) -> tuple[Cell, Cell]:
+def _average_of_categories(grid: Grid, columns: Sequence[System]) -> TableRow:
+    def values(column: System) -> tuple[Entry, Entry]:
         theirs = summary(column)
         published = theirs and Score(theirs.average_of_categories, None, theirs.seeds)
         return published, grid.column(column).average_of_categories()
@@ -258,9 +260,9 @@ def _average_of_categories(grid: Grid, columns: Sequence[System]) -> Row:
     return _row(grid, columns, "average_of_categories", "Average of the 8 categories", values, summary=True)
 
 
-def _number_run(grid: Grid, columns: Sequence[System]) -> list[Row]:
+def _number_run(grid: Grid, columns: Sequence[System]) -> list[TableRow]:
     """How many algorithms were run, while any is missing."""
     if is_complete(grid, columns):
         return []
-    values: Values = lambda column: (None, Number(len(grid.column(column).runs), SHARE))  # noqa: E731
+    values: ColumnValues = lambda column: (None, Number(len(grid.column(column).runs), SHARE))  # noqa: E731
     return [_row(grid, columns, "algorithms_run", "Algorithms run", values, summary=True)]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from narkit.data.batch import Batch
-from narkit.solve.problem import SCALAR_TOLERANCE, Instance, Label, Plain, Problem, shown
-from narkit.solve.weights import Measured
-from narkit.spec import ALGORITHMS, Kind, Probe, Stage, stage_of
+from narkit.solve.problem import Instance, Label, Plain, Problem, labelled, shown, wrong
+from narkit.solve.weights import MeasuredScore
+from narkit.spec import ALGORITHMS, Stage, stage_of
 
 if TYPE_CHECKING:
     from narkit.inference import Predictions
@@ -60,7 +60,7 @@ class Answer:
     warnings: tuple[str, ...]
     network: Reasoner
     weights_name: str
-    measured: tuple[Measured, ...]  # what the network scored in its record, by size
+    measured: tuple[MeasuredScore, ...]  # what the network scored in its record, by size
     _problem: Problem
     _read: Instance
 
@@ -76,23 +76,9 @@ class Answer:
             for place in np.argwhere(wrong(probe, predicted, truth)):
                 index = tuple(int(i) for i in place)
                 where = tuple(self.labels[i] for i in index)
-                values = self._value(probe, predicted[index]), self._value(probe, truth[index])
+                values = (labelled(probe, array[index], self.labels) for array in (predicted, truth))
                 found.append(Difference(name, index, where, *values))
         return tuple(found)
-
-    def _value(self, probe: Probe, value: np.ndarray) -> Any:
-        """One value in the caller's words."""
-        match probe.kind:
-            case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
-                return self.labels[int(value)]
-            case Kind.MASK_ONE:
-                return self.labels[int(value.argmax())]
-            case Kind.CATEGORICAL:
-                return int(value.argmax())
-            case Kind.MASK:
-                return bool(value > 0)
-            case Kind.SCALAR:
-                return float(value)
 
     @property
     def agrees(self) -> bool:
@@ -117,7 +103,7 @@ class Answer:
         return FirstError(min(errors)[0], min(errors)[2]) if errors else None
 
     @property
-    def scored(self) -> Measured | None:
+    def scored(self) -> MeasuredScore | None:
         """What the network scored in its record at the smallest measured size that is not below this instance's."""
         size = nominal_size(self.algorithm, self.instance.num_nodes)
         fitting = [entry for entry in self.measured if entry.size >= size]
@@ -191,19 +177,6 @@ class Answer:
         where = ", ".join(shown(label) if named else f"{shown(label)} (node {node})" for node, label in places)
         said = f"network {shown(difference.network)}, truth {shown(difference.truth)}"
         return f"{difference.output}{f' of {where}' if where else ''}: {said}"
-
-
-def wrong(probe: Probe, predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Where values that count differ, one truth value per node, edge or graph (and step)."""
-    match probe.kind:
-        case Kind.SCALAR:
-            return np.abs(predicted - truth) > SCALAR_TOLERANCE
-        case Kind.MASK:
-            return (truth != -1) & ((predicted > 0) != (truth > 0))
-        case Kind.MASK_ONE | Kind.CATEGORICAL:
-            return (truth != -1).all(-1) & (predicted.argmax(-1) != truth.argmax(-1))
-        case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
-            return predicted != truth
 
 
 def nominal_size(algorithm: str, num_nodes: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from narkit.algorithms.arguments import nodes_behind_cycles
 from narkit.errors import InstanceError
 from narkit.solve import ranges
 from narkit.solve.graphs import Graph, read_graph
@@ -18,7 +19,7 @@ from narkit.solve.ranges import listed
 LIGHTEST_TRAINED = 0.03  # the weights of undirected training graphs: the square root of at least 0.001
 
 
-class Weights(enum.Enum):
+class WeightUse(enum.Enum):
     """What an answer depends on."""
 
     UNUSED = "the edges only"
@@ -26,7 +27,7 @@ class Weights(enum.Enum):
     COMPARED = "the order of the weights"
 
 
-class Trained(enum.Enum):
+class TrainedOn(enum.Enum):
     """The graphs that the networks were trained on."""
 
     UNDIRECTED = "undirected graphs"
@@ -39,8 +40,8 @@ class GraphProblem(Problem):
     """A problem on a graph. Edges without weights have weight 1."""
 
     algorithm: str
-    weights: Weights
-    trained: Trained
+    weights: WeightUse
+    trained: TrainedOn
     takes_directed: bool = True  # whether the algorithm itself can run on directed graphs
     takes_negative: bool = True
 
@@ -48,7 +49,7 @@ class GraphProblem(Problem):
     options: ClassVar[tuple[str, ...]] = ("directed", "weight")
 
     def read(self, given: Mapping[str, Any]) -> Instance:
-        directed, by_default = given.get("directed"), self.trained is not Trained.UNDIRECTED
+        directed, by_default = given.get("directed"), self.trained is not TrainedOn.UNDIRECTED
         read = read_graph(given["graph"], directed, given.get("weight", "weight"), by_default)
         instance = Instance({}, read.labels, read, notes=list(read.notes))
         self._check_directions(read, instance)
@@ -56,45 +57,41 @@ class GraphProblem(Problem):
             instance.arguments["s"] = read.index(given["source"])
         instance.arguments = {"A": self._matrix(read, instance)} | instance.arguments
         parts = _num_parts(read)
-        if parts > 1 and self.trained is Trained.UNDIRECTED:
+        if parts > 1 and self.trained is TrainedOn.UNDIRECTED:
             instance.notes.append(f"the graph is not connected: it falls into {parts} parts")
         return instance
 
     def _check_directions(self, graph: Graph, instance: Instance) -> None:
-        if self.trained is Trained.ACYCLIC:
+        if self.trained is TrainedOn.ACYCLIC:
             self._check_acyclic(graph)
         if graph.directed and not self.takes_directed:
             raise InstanceError(
                 f"graph: expected an undirected graph for {self.algorithm}, got a directed one; give directed=False "
                 "(--undirected) to take its edges in both directions"
             )
-        if graph.directed and self.trained is Trained.UNDIRECTED:
+        if graph.directed and self.trained is TrainedOn.UNDIRECTED:
             instance.warnings.append("the graph is directed; the networks were trained on undirected graphs only")
 
     def _check_acyclic(self, graph: Graph) -> None:
         if graph.loops:
             raise InstanceError(f"graph: expected no cycles, got an edge from {graph.loops[0]} to itself; remove it")
-        left = np.ones(graph.num_nodes, bool)
-        while left.any():
-            removable = left & ~graph.edges[left].any(axis=0)
-            if not removable.any():
-                on_cycle = [graph.labels[i] for i in np.flatnonzero(left)]
-                undirected = "" if graph.directed else " (it is undirected: every edge counts in both directions)"
-                raise InstanceError(
-                    f"graph: expected a directed graph without cycles, got a cycle among {listed(on_cycle)}"
-                    f"{undirected}; remove it"
-                )
-            left &= ~removable
+        left = nodes_behind_cycles(graph.edges)
+        if left.any():
+            names = listed([graph.labels[node] for node in np.flatnonzero(left)])
+            undirected = "" if graph.directed else " (it is undirected: every edge counts in both directions)"
+            raise InstanceError(
+                f"graph: expected a directed graph without cycles, got a cycle among {names}{undirected}; remove it"
+            )
 
     def _matrix(self, graph: Graph, instance: Instance) -> np.ndarray:
         match self.weights:
-            case Weights.UNUSED:
+            case WeightUse.UNUSED:
                 if graph.weighted:
                     instance.notes.append(f"weights of edges play no part in {self.algorithm}; every edge has weight 1")
                 return graph.edges.astype(np.float64)
-            case Weights.ADDED:
+            case WeightUse.ADDED:
                 return self._scaled(graph, instance)
-            case Weights.COMPARED:
+            case WeightUse.COMPARED:
                 return _ranked(graph, instance)
 
     def _scaled(self, graph: Graph, instance: Instance) -> np.ndarray:
@@ -120,7 +117,7 @@ class GraphProblem(Problem):
             instance.warnings.append(f"some weights are negative ({edge}); the networks were trained on positive ones")
         matrix, factor = ranges.scaled(graph.weights, "weights", instance.notes)
         is_light = len(weights) > 0 and np.abs(weights).min() * factor < LIGHTEST_TRAINED
-        if is_light and self.trained is Trained.UNDIRECTED:
+        if is_light and self.trained is TrainedOn.UNDIRECTED:
             ratio = np.abs(weights).max() / np.abs(weights).min()
             instance.warnings.append(
                 f"the heaviest edge is {ratio:.3g} times as heavy as the lightest; in training it was at most "
@@ -161,7 +158,7 @@ def _num_parts(graph: Graph) -> int:
 
 
 def _ranked(graph: Graph, instance: Instance) -> np.ndarray:
-    """Weights of undirected edges as evenly spaced numbers in the same order."""
+    """The weights of undirected edges as evenly spaced numbers in the same order."""
     starts, ends = np.nonzero(np.triu(graph.edges, 1))
     weights = graph.weights[starts, ends]
     if weights.min(initial=1.0) > 0.0 or not len(weights):

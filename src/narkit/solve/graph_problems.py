@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from narkit.solve.graph_instances import GraphProblem, Trained, Weights
+from narkit.solve.graph_instances import GraphProblem, TrainedOn, WeightUse
 from narkit.solve.graphs import Graph
 from narkit.solve.problem import Instance, Outputs, Plain, shown
 from narkit.solve.ranges import listed
@@ -44,7 +44,7 @@ class Paths(GraphProblem):
         steps = list(itertools.pairwise(path))
         if not all(graph.edges[step] for step in steps):
             return None
-        return len(steps) if self.weights is Weights.UNUSED else _total(graph, steps)
+        return len(steps) if self.weights is WeightUse.UNUSED else _total(graph, steps)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         rows = [("to", "length", "path")]
@@ -87,8 +87,33 @@ class AllPairs(GraphProblem):
 
 
 @dataclass(frozen=True)
-class SourceTree(GraphProblem):
-    """A minimum spanning tree grown from a source: mst_prim."""
+class SpanningTree(GraphProblem):
+    """A minimum spanning tree, or forest. Any other of the same weight is as good."""
+
+    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
+        group: dict[Any, Any] = {}
+
+        def root(label: Any) -> Any:
+            while group.setdefault(label, label) != label:
+                label = group[label]
+            return label
+
+        for a, b, _ in plain["edges"]:
+            if root(a) == root(b):  # a cycle
+                return False
+            group[root(a)] = root(b)
+        return len(plain["edges"]) == len(truth["edges"]) and _same([plain["weight"]], [truth["weight"]])
+
+    def lines(self, instance: Instance, plain: Plain) -> list[str]:
+        rows = [
+            (f"{a} – {b}", "no such edge" if weight is None else shown(weight)) for a, b, weight in plain["edges"]
+        ] or [("no edges", "")]
+        return [*_aligned(rows), f"total weight: {shown(plain['weight'])}"]
+
+
+@dataclass(frozen=True)
+class SourceTree(SpanningTree):
+    """A spanning tree that grows from a source: mst_prim."""
 
     parameters: ClassVar[tuple[str, ...]] = SOURCE
 
@@ -97,27 +122,15 @@ class SourceTree(GraphProblem):
         edges = [(int(parent), node) for node, parent in enumerate(pi) if parent != node]
         return _tree(instance, edges) | {"predecessors": _predecessors(instance.labels, pi)}
 
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        return _is_minimal_forest(plain, truth)
-
-    def lines(self, instance: Instance, plain: Plain) -> list[str]:
-        return _tree_lines(plain)
-
 
 @dataclass(frozen=True)
-class Tree(GraphProblem):
-    """A minimum spanning tree, or forest: mst_kruskal."""
+class Tree(SpanningTree):
+    """A spanning tree of chosen edges: mst_kruskal."""
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         taken = outputs["in_mst"] > 0
         pairs = np.argwhere(np.triu(taken | taken.T, 1))
         return _tree(instance, [(int(i), int(j)) for i, j in pairs])
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        return _is_minimal_forest(plain, truth)
-
-    def lines(self, instance: Instance, plain: Plain) -> list[str]:
-        return _tree_lines(plain)
 
 
 @dataclass(frozen=True)
@@ -137,7 +150,7 @@ class Forest(GraphProblem):
 
 
 @dataclass(frozen=True)
-class Order(GraphProblem):
+class TopologicalOrder(GraphProblem):
     """A topological order: topological_sort."""
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
@@ -204,22 +217,6 @@ def _same(lengths: list[Any], others: list[Any]) -> bool:
     return all(a is b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9)) for a, b in pairs)
 
 
-def _is_minimal_forest(plain: Plain, truth: Plain) -> bool:
-    """Whether edges form a forest of the same weight and number of edges as the true one."""
-    group: dict[Any, Any] = {}
-
-    def root(label: Any) -> Any:
-        while group.setdefault(label, label) != label:
-            label = group[label]
-        return label
-
-    for a, b, _ in plain["edges"]:
-        if root(a) == root(b):
-            return False
-        group[root(a)] = root(b)
-    return len(plain["edges"]) == len(truth["edges"]) and _same([plain["weight"]], [truth["weight"]])
-
-
 def _predecessors(labels: tuple[Any, ...], pi: np.ndarray) -> dict[Any, Any]:
     return {labels[i]: None if parent == i else labels[int(parent)] for i, parent in enumerate(pi)}
 
@@ -257,13 +254,6 @@ def _tree(instance: Instance, edges: list[tuple[int, int]]) -> Plain:
     return {"edges": named, "weight": _total(graph, real) if len(real) == len(edges) else None}
 
 
-def _tree_lines(plain: Plain) -> list[str]:
-    rows = [(f"{a} – {b}", "no such edge" if weight is None else shown(weight)) for a, b, weight in plain["edges"]] or [
-        ("no edges", "")
-    ]
-    return [*_aligned(rows), f"total weight: {shown(plain['weight'])}"]
-
-
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -272,17 +262,17 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 GRAPH_PROBLEMS: dict[str, GraphProblem] = {
     problem.algorithm: problem
     for problem in (
-        Paths("bfs", Weights.UNUSED, Trained.UNDIRECTED),
-        Paths("dijkstra", Weights.ADDED, Trained.UNDIRECTED, takes_negative=False),
-        Paths("bellman_ford", Weights.ADDED, Trained.UNDIRECTED),
-        Paths("dag_shortest_paths", Weights.ADDED, Trained.ACYCLIC),
-        AllPairs("floyd_warshall", Weights.ADDED, Trained.UNDIRECTED),
-        SourceTree("mst_prim", Weights.COMPARED, Trained.UNDIRECTED, takes_directed=False),
-        Tree("mst_kruskal", Weights.COMPARED, Trained.UNDIRECTED, takes_directed=False),
-        Forest("dfs", Weights.UNUSED, Trained.DIRECTED),
-        Order("topological_sort", Weights.UNUSED, Trained.ACYCLIC),
-        CutNodes("articulation_points", Weights.UNUSED, Trained.UNDIRECTED, takes_directed=False),
-        CutEdges("bridges", Weights.UNUSED, Trained.UNDIRECTED, takes_directed=False),
-        Components("strongly_connected_components", Weights.UNUSED, Trained.DIRECTED),
+        Paths("bfs", WeightUse.UNUSED, TrainedOn.UNDIRECTED),
+        Paths("dijkstra", WeightUse.ADDED, TrainedOn.UNDIRECTED, takes_negative=False),
+        Paths("bellman_ford", WeightUse.ADDED, TrainedOn.UNDIRECTED),
+        Paths("dag_shortest_paths", WeightUse.ADDED, TrainedOn.ACYCLIC),
+        AllPairs("floyd_warshall", WeightUse.ADDED, TrainedOn.UNDIRECTED),
+        SourceTree("mst_prim", WeightUse.COMPARED, TrainedOn.UNDIRECTED, takes_directed=False),
+        Tree("mst_kruskal", WeightUse.COMPARED, TrainedOn.UNDIRECTED, takes_directed=False),
+        Forest("dfs", WeightUse.UNUSED, TrainedOn.DIRECTED),
+        TopologicalOrder("topological_sort", WeightUse.UNUSED, TrainedOn.ACYCLIC),
+        CutNodes("articulation_points", WeightUse.UNUSED, TrainedOn.UNDIRECTED, takes_directed=False),
+        CutEdges("bridges", WeightUse.UNUSED, TrainedOn.UNDIRECTED, takes_directed=False),
+        Components("strongly_connected_components", WeightUse.UNUSED, TrainedOn.DIRECTED),
     )
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, assert_never
 
 import numpy as np
 
 from narkit.errors import InstanceError
+from narkit.spec import Kind, Probe
 
 MAX_NODES = 512
 """Larger instances are refused: time and memory of the networks grow with the cube of the number of nodes."""
@@ -116,3 +117,39 @@ def shown(value: Any) -> str:
         brackets = "()" if isinstance(value, tuple) else "[]"
         return brackets[0] + ", ".join(map(shown, value)) + brackets[1]
     return str(value)
+
+
+def wrong(probe: Probe, predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Where values that count differ, one truth value per node, edge or graph (and step)."""
+    predicted, truth = as_numbers(probe, predicted), as_numbers(probe, truth)
+    if probe.kind is Kind.SCALAR:
+        return np.abs(predicted - truth) > SCALAR_TOLERANCE
+    return (truth != -1) & (predicted != truth)
+
+
+def as_numbers(probe: Probe, values: np.ndarray) -> np.ndarray:
+    """Values with one number each: the node of a one-hot mask, the class of a category, -1 where none counts."""
+    match probe.kind:
+        case Kind.MASK_ONE | Kind.CATEGORICAL:
+            return np.where((values == 1).any(-1), values.argmax(-1), -1)
+        case Kind.SCALAR | Kind.MASK | Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
+            return values
+        case _:
+            assert_never(probe.kind)
+
+
+def labelled(probe: Probe, value: np.ndarray, labels: Sequence[Label]) -> Any:
+    """One value in plain Python, a node as the caller calls it."""
+    match probe.kind:
+        case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
+            return labels[int(value)]
+        case Kind.MASK_ONE:
+            return labels[int(value.argmax())]
+        case Kind.CATEGORICAL:
+            return int(value.argmax())
+        case Kind.MASK:
+            return bool(value > 0)
+        case Kind.SCALAR:
+            return float(value)
+        case _:
+            assert_never(probe.kind)

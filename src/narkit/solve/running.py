@@ -85,7 +85,7 @@ def prepare(algorithm: str, /, *data: Any, **named: Any) -> Instance:
 
 def _network(
     algorithm: str, weights: str | os.PathLike | Reasoner | None
-) -> tuple[Reasoner, str, tuple[published.Measured, ...]]:
+) -> tuple[Reasoner, str, tuple[published.MeasuredScore, ...]]:
     """The network, what it is called, and what it scored."""
     from narkit.models.network import Reasoner
 
@@ -113,7 +113,7 @@ def _loaded(path: Path, changed: int) -> Reasoner:
 
 
 def _answer(
-    algorithm: str, instance: Instance, network: Reasoner, name: str, measured: tuple[published.Measured, ...]
+    algorithm: str, instance: Instance, network: Reasoner, name: str, measured: tuple[published.MeasuredScore, ...]
 ) -> Answer:
     batch = run(algorithm, **instance.arguments)
     warnings = [*instance.warnings, *_size_warnings(algorithm, batch, measured)]
@@ -140,7 +140,7 @@ def _answer(
     )
 
 
-def _size_warnings(algorithm: str, batch: Batch, measured: tuple[published.Measured, ...]) -> list[str]:
+def _size_warnings(algorithm: str, batch: Batch, measured: tuple[published.MeasuredScore, ...]) -> list[str]:
     largest = max((entry.size for entry in measured), default=published.TEST_SIZE)
     size = nominal_size(algorithm, batch.num_nodes)
     if size <= largest:
@@ -160,11 +160,11 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     from narkit.inference import Predictions, predict
 
     keep_compiled_programs(WORTH_KEEPING)
-    room = FEWEST_STEPS
-    while room < batch.num_steps:
-        room *= 2
-    _check_memory(batch, room)
-    padding = room - batch.num_steps
+    capacity = FEWEST_STEPS
+    while capacity < batch.num_steps:
+        capacity *= 2
+    _check_memory(batch, capacity)
+    padding = capacity - batch.num_steps
     hints = {
         hint: np.concatenate([values, np.zeros((padding, *values.shape[1:]), values.dtype)])
         for hint, values in batch.hints.items()
@@ -182,11 +182,11 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     return Predictions(output_logits, cut, outputs, {hint: values[:steps] for hint, values in hints.items()})
 
 
-def _check_memory(batch: Batch, room: int) -> None:
+def _check_memory(batch: Batch, capacity: int) -> None:
     """Refuses runs whose predicted hints would not fit: pointers have a logit for every node, at every step."""
     num_values = 0
     for probe in stage_of(ALGORITHMS[batch.algorithm].transformed_spec, Stage.HINT).values():
         logits = batch.num_nodes if probe.kind is Kind.POINTER else 1
-        num_values += room * logits * math.prod(probe.shape(batch.num_nodes))
+        num_values += capacity * logits * math.prod(probe.shape(batch.num_nodes))
     what = f"{batch.algorithm}, predictions for {batch.num_nodes} nodes and {batch.num_steps} steps"
     check_memory(what, num_values * LOGIT_BYTES, "take a smaller instance")

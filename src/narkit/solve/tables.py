@@ -16,11 +16,11 @@ from narkit.solve.ranges import brief, number
 LARGEST_FILE = 50_000_000  # bytes
 HEADINGS = {"from", "to", "source", "target", "start", "end", "u", "v", "a", "b", "node", "node1", "node2"}
 
-Row = tuple[int, list[str]]
+Line = tuple[int, list[str]]
 """A line's number, and its cells."""
 
 
-def read_rows(path: str | os.PathLike) -> list[Row]:
+def read_rows(path: str | os.PathLike) -> list[Line]:
     """The lines of a CSV file that are not empty; the separator is a comma, a semicolon or a tab, else spaces.
 
     Lines that begin with # are comments.

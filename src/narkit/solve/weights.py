@@ -33,7 +33,7 @@ class WeightsError(ValueError):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredScore:
     """What a network scored on instances of one size: a share between 0 and 1, on validation or the official test."""
 
     size: int
@@ -76,7 +76,7 @@ class PublishedWeights:
         return found if isinstance(found, dict) else {}
 
     @functools.cached_property
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[MeasuredScore, ...]:
         """What this very network scored, by size: its seed at the step that its rule chose."""
         kept = self.record.get("weights")
         if not kept:
@@ -89,12 +89,12 @@ class PublishedWeights:
             averaged = isinstance(rules, Mapping) and rules[kept["rule"]].get("weights") == "averaged"
             scores = points[0]["average_scores" if averaged else "scores"] if points else {}
             found = [
-                Measured(validation["size"], float(scores[validation["name"]][row]), "validation")
+                MeasuredScore(validation["size"], float(scores[validation["name"]][row]), "validation")
                 for validation in self.record["config"]["validations"]
                 if validation["name"] in scores
             ]
             tested = self.record["test"].get(self.algorithm, {}).get(kept["rule"], [])
-            found += [Measured(TEST_SIZE, float(tested[row]["score"]), "official test")] if tested else []
+            found += [MeasuredScore(TEST_SIZE, float(tested[row]["score"]), "official test")] if tested else []
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise WeightsError(f"{self.record_path}: expected the record of a run; it lacks {error}") from None
         return tuple(found)

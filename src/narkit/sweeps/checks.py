@@ -17,8 +17,8 @@ import jax
 from narkit.files import write_whole
 from narkit.models.processors import PROCESSORS, written_out
 from narkit.models.serialization import ModelFileError, load
+from narkit.sweeps.cell_run import best_seed
 from narkit.sweeps.cells import RUNNING
-from narkit.sweeps.life import best_seed
 from narkit.sweeps.manifest import NAME as MANIFEST
 from narkit.sweeps.manifest import OLDEST_WITH_DIGEST, ManifestError, file_digest, manifest_over
 from narkit.sweeps.systems import SYSTEMS

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from narkit.bench.train_record import NARKIT, Cell, Record
+from narkit.bench.train_record import NARKIT, BenchRecord, Measurement
 from narkit.training.config import TrainConfig
 
 BENCHMARK_FILE = Path("benchmarks", "train.json")
+SHIPPED = (Path(__file__).parents[3] / BENCHMARK_FILE, Path(__file__).with_name("measured.json"))
 HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS = 128, 32, 5  # what costs are given for
 
 
@@ -29,13 +31,13 @@ class Cost:
     outside: float = 0.0
 
     def milliseconds(self, processor_steps: float, num_nodes: int, samples: float, hidden_size: int) -> float:
-        """Of a training step."""
+        """How long a training step takes."""
         share = (samples / (NUM_SEEDS * BATCH_SIZE)) * (hidden_size / HIDDEN_SIZE)
         return self.outside + processor_steps * (self.launch + self.triplet * num_nodes**3 * share)
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCosts:
     """Costs by system; and, where they were measured one by one, seconds by system and algorithm: of a training step
     at a size, of a validation, of one pass over the test split."""
 
@@ -63,32 +65,34 @@ class Measured:
         return {phase: value for phase, value in found.items() if value}
 
 
-def measured_costs(device: str | None) -> Measured:
-    """From `benchmarks/train.json`, here, in the source tree or in the package, if it was measured on such a device.
+def measured_costs(device: str | None) -> MeasuredCosts:
+    """Reads `benchmarks/train.json`, here, in the source tree or in the package, if it was measured on such a device.
 
     For None the device does not matter.
     """
-    shipped = Path(__file__).with_name("measured.json")
-    for path in (BENCHMARK_FILE, Path(__file__).parents[3] / BENCHMARK_FILE, shipped):
-        try:
-            record = Record.from_json(path.read_text())
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+    for record in bench_records(BENCHMARK_FILE, *SHIPPED):
         shape = (record.hidden_size, record.batch_size, record.num_seeds)
         measured_on = record.cpu if record.backend == "cpu" else record.device  # a GPU's host was not measured
         if device in (None, measured_on) and shape == (HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS):
             return _read(record)
-    return Measured()
+    return MeasuredCosts()
 
 
-def _read(record: Record) -> Measured:
+def bench_records(*paths: Path) -> Iterator[BenchRecord]:
+    """The records of `narkit bench train` among some files; others are passed over."""
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            yield BenchRecord.from_json(path.read_text())
+
+
+def _read(record: BenchRecord) -> MeasuredCosts:
     cells = [cell for cell in record.cells if cell.implementation == NARKIT]
     memory: dict[tuple[str, str], int] = {}
     for cell in cells:
         place = (cell.processor, cell.algorithm)
         memory[place] = max(memory.get(place, 0), cell.program_bytes or 0)
     per_program = [c.seconds / c.programs for c in record.compilations if c.implementation == NARKIT and c.programs]
-    return Measured(
+    return MeasuredCosts(
         costs=_fitted(cells),
         training_steps={(cell.processor, cell.algorithm, cell.size): 1e-3 * _device_ms(cell) for cell in cells},
         validations={(e.processor, e.algorithm): e.validation_seconds for e in record.evaluations},
@@ -98,15 +102,18 @@ def _read(record: Record) -> Measured:
     )
 
 
-def _device_ms(cell: Cell) -> float:
-    """Of a training step, without waiting for data, of which short measurements have more than whole runs."""
+def _device_ms(cell: Measurement) -> float:
+    """The time of a training step without waiting for data: short measurements wait more than whole runs do."""
     return cell.step_ms * (1 - cell.waiting_share)
 
 
-def _fitted(cells: Iterable[Cell]) -> dict[str, Cost]:
-    """For each system a line through the times of a processor step over the number of triplets, and the mean of what
-    lies outside of the loop: shared out over the steps, it would make steps of short trajectories look dear."""
-    by_system: dict[str, list[Cell]] = {}
+def _fitted(cells: Iterable[Measurement]) -> dict[str, Cost]:
+    """Fits, for each system, a line through the times of a processor step over the number of triplets.
+
+    What lies outside of the loop over time is a mean of its own: shared out over the steps, it would make those of
+    short trajectories look expensive.
+    """
+    by_system: dict[str, list[Measurement]] = {}
     for cell in cells:
         by_system.setdefault(cell.processor, []).append(cell)
     costs = {}

@@ -6,7 +6,7 @@ processes or machines. An executor knows nothing of the grid. It has to
 - **take a cell** (`start`) with what the cell needs: `Task.alone` asks for all of a device, `narkit.sweeps.memory` says
   how many bytes it will roughly take. It claims the cell in the sweep's folder first, in a process that lives as long
   as the cell's work does, so that two sweeps never work on the same one; if another has it, `start` says `TAKEN`;
-- **live the cell's life by `narkit.sweeps.life.run_cell`**, wherever that is: it trains from the last checkpoint,
+- **run the cell by `narkit.sweeps.cell_run.run_cell`**, wherever that is: it trains from the last checkpoint,
   writes weights and record whole or not at all, and turns every error into an `Ended`. An executor without a shared
   disk calls it with a folder of its own, brings both files home, and writes them with `SweepDirectory.keep`;
 - **stream progress**: the calls of `SweepObserver`, most of all `cell_progress`, reach the observer of the sweep while
@@ -54,7 +54,7 @@ class SweepOptions:
 
 
 @dataclass(frozen=True)
-class Progress:
+class CellProgress:
     """Where a cell stands within its run. Loss and scores are means over the seeds with a finite loss."""
 
     phase: str  # "compiling", "training" or "testing"
@@ -70,7 +70,7 @@ class SweepObserver:
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         """A cell is about to run, from this step on, for about so many seconds."""
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         """A cell has come to another phase or a validation, or some time has passed."""
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
@@ -127,7 +127,7 @@ class Context:
     directory: SweepDirectory
     options: SweepOptions
     observer: SweepObserver
-    asked: Interruption  # true as soon as everything is to end
+    stop: Interruption  # true as soon as everything is to end
     ends_at: float | None  # the end of the budget, as `time.time` has it
     more: Callable[[], None]  # to be called when `has_room` has become true while `wait` runs
 
@@ -152,7 +152,7 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def wait(self) -> list[Ended]:
-        """Waits until a cell has ended, or `asked` is true; meanwhile tells the observer how all go."""
+        """Waits until a cell has ended, or `stop` is true; meanwhile tells the observer how all go."""
 
     @abc.abstractmethod
     def close(self) -> None:

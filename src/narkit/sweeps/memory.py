@@ -1,11 +1,19 @@
-"""How much memory of the device a cell needs, where nobody measured it."""
+"""How much memory of the device a cell needs, where it was not measured."""
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+from scipy.optimize import nnls
+
 from narkit.algorithms import ALGORITHMS
+from narkit.bench.train_record import NARKIT
+from narkit.data.lengths import processor_steps
 from narkit.data.splits import SPLITS
 from narkit.spec import Kind, Location, Stage
-from narkit.sweeps.lengths import processor_steps, training_sizes
+from narkit.sweeps.costs import SHIPPED, bench_records
+from narkit.sweeps.lengths import training_sizes
 from narkit.training.config import TrainConfig
 from narkit.training.rules import rules
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
@@ -30,8 +38,8 @@ def predicted_memory(config: TrainConfig, backend: str) -> int:
 
 
 def _by_arrays(config: TrainConfig, size: int) -> float:
-    """Of a training step, per sample. Per processor step the gradient needs about 16 arrays as large as the node
-    features and 4 numbers per edge; on top come a few arrays of edge features."""
+    """Bytes of a training step per sample. For each processor step the gradient needs about 16 arrays as large as the
+    node features and 4 numbers per edge; on top come a few arrays of edge features."""
     name, hidden = config.algorithms[0], config.hidden_size
     nodes = ALGORITHMS[name].nodes_of_size(size)
     kept = processor_steps(name, size) * (16 * nodes * hidden + 4 * nodes**2)
@@ -39,19 +47,40 @@ def _by_arrays(config: TrainConfig, size: int) -> float:
 
 
 def _by_kernels(config: TrainConfig, size: int) -> float:
-    """The same with fused kernels. For every processor step that there is room for they keep the attention's record, a
-    number per triplet, and factors of weight gradients: six arrays of edge features in bfloat16 and some of nodes.
+    """The same with fused kernels, by what programs with them were measured to need.
 
-    The shares of nodes and of the rest are fitted to benchmarks/train.json, both systems, 4 to 16 nodes: programs need
-    0.8 to 1.4 times what this gives. Only decoders of edges and pointers read the triplets of Triplet-GMPNN; runs whose
-    hints have neither take about half.
+    Only decoders of edges and pointers read the triplets of Triplet-GMPNN; runs whose hints have neither take about
+    half.
     """
-    algorithm, hidden = ALGORITHMS[config.algorithms[0]], config.hidden_size
-    nodes = algorithm.nodes_of_size(size)
-    rows = int(ROWS_FOR_THE_LONGEST * (processor_steps(algorithm.name, size) + 1))
-    kept = rows * (hidden * (200 * nodes + 12 * nodes**2) + 4 * nodes**3)
+    measured = measured_bytes()
+    if measured is None:
+        return _by_arrays(config, size)
+    algorithm = ALGORITHMS[config.algorithms[0]]
+    *kept, besides = np.array(measured) * _terms(algorithm.name, size, config.hidden_size)
     hints = [probe for probe in algorithm.transformed_spec.values() if probe.stage is Stage.HINT]
     of_edges = any(hint.location is Location.EDGE or hint.kind is Kind.POINTER for hint in hints)
-    if config.processor == "triplet_gmpnn" and not of_edges:
-        kept /= 2
-    return kept + 5000 * hidden
+    share = 0.5 if config.processor == "triplet_gmpnn" and not of_edges else 1.0
+    return share * sum(kept) + besides
+
+
+@functools.cache
+def measured_bytes() -> list[float] | None:
+    """Bytes for each of `_terms`, fitted to the programs of the measurements that ship; None if there are none."""
+    for record in bench_records(*SHIPPED):
+        cells = [cell for cell in record.cells if cell.implementation == NARKIT and cell.program_bytes]
+        if record.backend == "gpu" and cells:
+            terms = np.array([_terms(cell.algorithm, cell.size, record.hidden_size) for cell in cells])
+            needed = np.array([cell.program_bytes for cell in cells]) / (record.num_seeds * record.batch_size)
+            return nnls(terms / needed[:, None], np.ones(len(cells)))[0].tolist()  # relative errors count
+    return None
+
+
+def _terms(algorithm: str, size: int, hidden_size: int) -> tuple[float, ...]:
+    """What the bytes of a program with fused kernels are proportional to, per sample.
+
+    For every processor step that there is room for these are features of nodes, features of edges (factors of weight
+    gradients) and numbers per triplet (the attention's record); and features besides.
+    """
+    nodes = ALGORITHMS[algorithm].nodes_of_size(size)
+    rows = ROWS_FOR_THE_LONGEST * (processor_steps(algorithm, size) + 1)
+    return rows * nodes * hidden_size, rows * nodes**2 * hidden_size, rows * nodes**3, hidden_size

@@ -16,10 +16,11 @@ import jax
 
 from narkit import machine
 from narkit.algorithms import ALGORITHMS
+from narkit.data.lengths import processor_steps
 from narkit.data.splits import SPLITS
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.costs import BENCHMARK_FILE, Cost, Measured, measured_costs
-from narkit.sweeps.lengths import processor_steps, training_sizes
+from narkit.sweeps.costs import BENCHMARK_FILE, Cost, MeasuredCosts, measured_costs
+from narkit.sweeps.lengths import training_sizes
 from narkit.sweeps.memory import predicted_memory
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
 from narkit.training.record import RunRecord
@@ -28,8 +29,8 @@ from narkit.training.run_directory import RunDirectoryError
 from narkit.training.trainer import TEST_PART, VALIDATION_PART
 
 PHASES = ("training", "validating", "testing")
-DEAREST = "team"  # its costs stand in for those of processors that are not known
-FORWARD = 0.3  # the share of a training step that a prediction costs
+STAND_IN = "team"  # whose costs stand in for those of processors that were not measured
+FORWARD = 1 / 3  # the share of a training step that a prediction costs: a backward pass is about two forward passes
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,21 @@ class Predictor:
     backend: str
     seconds_per_program: float
     device: str
-    measured: Measured = field(default_factory=Measured)  # of this device
+    measured: MeasuredCosts = field(default_factory=MeasuredCosts)  # of this device
     learned: list[tuple[str, dict[str, float]]] = field(default_factory=list)  # system, measured over guessed
 
     @classmethod
     def of_device(cls, device: str, backend: str) -> Predictor:
-        """From the measurements that ship with narkit; if they are of another device, only how costs grow."""
+        """Takes the measurements that ship with narkit; of those of another device, only how costs grow."""
         measured = measured_costs(device)
         growth = measured if measured.costs else measured_costs(None)
-        costs = growth.costs or {DEAREST: Cost(1.0, 4e-4)}
+        costs = growth.costs or {STAND_IN: Cost(1.0, 0.0)}
         return cls(costs, backend, growth.seconds_per_program or 1.0, device, measured)
 
     @classmethod
     def from_records(cls, directory: SweepDirectory, cells: Sequence[Cell]) -> Predictor:
-        """On this machine, corrected by the cells that are finished in a folder, if this very code ran them: others say
-        how long older kernels took."""
+        """Predicts for this machine, corrected by the cells that are finished in a folder, if this very code ran them:
+        others say how long older kernels took."""
         predictor = cls.of_device(machine.device_name(), "cpu" if jax.default_backend() == "cpu" else "gpu")
         commit = machine.commit()
         for path in filter(Path.exists, map(directory.record, cells)):
@@ -88,7 +89,7 @@ class Predictor:
         """Where a processor's cost of a step comes from."""
         if not self.measured.costs:
             return "finished cells" if self.is_known else "not measured on this device"
-        return str(BENCHMARK_FILE) if system in self.measured.costs else f"those of {DEAREST}: {BENCHMARK_FILE}"
+        return str(BENCHMARK_FILE) if system in self.measured.costs else f"those of {STAND_IN}: {BENCHMARK_FILE}"
 
     @property
     def is_known(self) -> bool:
@@ -138,7 +139,7 @@ class Predictor:
         return statistics.median(found[-7:]) if found else 1.0
 
     def _plain(self, config: TrainConfig) -> Prediction:
-        """Without what was learned."""
+        """The prediction before it is corrected by what was learned."""
         name, sizes = config.algorithms[0], training_sizes(config)
         known = self.measured.of(config, sizes)
         step = known.get("training") or statistics.mean(self._seconds(config, s, config.batch_size) for s in sizes)
@@ -164,9 +165,9 @@ class Predictor:
         return -(-count // part) * self._seconds(config, validation.size, part, FORWARD)
 
     def _seconds(self, config: TrainConfig, size: int, samples: int, share: float = 1.0) -> float:
-        """Of one batch with so many samples per seed."""
+        """How long one batch with so many samples per seed takes."""
         name = config.algorithms[0]
-        cost = self.costs.get(config.processor) or self.costs[DEAREST]
+        cost = self.costs.get(config.processor) or self.costs[STAND_IN]
         nodes = ALGORITHMS[name].nodes_of_size(size)
         steps = processor_steps(name, size)
         return 1e-3 * share * cost.milliseconds(steps, nodes, len(config.seeds) * samples, config.hidden_size)

@@ -31,8 +31,8 @@ class Rescored:
         return abs(self.found - self.said) <= TOLERANCE
 
 
-def drawn(records: Iterable[tuple[Path, RunRecord]], count: int | None) -> list[tuple[Path, RunRecord]]:
-    """So many of the records that can be scored again, at random, or all: those with weights and test scores."""
+def choose(records: Iterable[tuple[Path, RunRecord]], count: int | None) -> list[tuple[Path, RunRecord]]:
+    """Chooses so many of the records at random, or all, that can be scored again: with weights and test scores."""
     possible = [(path, record) for path, record in records if record.weights is not None and record.test]
     if count is None or count >= len(possible):
         return possible

@@ -1,7 +1,7 @@
 """Sweeps: a grid of runs that survives interruptions, can be done in slices, and by several processes.
 
 Which cell is next, what happens after a failure and when it is over is decided here; where cells run is the matter of
-an executor (`narkit.sweeps.executors`), and what happens in a cell that of `narkit.sweeps.life`.
+an executor (`narkit.sweeps.executors`), and what happens in a cell that of `narkit.sweeps.cell_run`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from narkit.sweeps.cell_run import budgeted
 from narkit.sweeps.cells import Cell, SweepDirectory
 from narkit.sweeps.executor import Context, Ended, Executor, How, SweepObserver, SweepOptions, Task
 from narkit.sweeps.failures import Failure
 from narkit.sweeps.lengths import mean_training_steps
-from narkit.sweeps.life import budgeted
 from narkit.training.interruption import Interruption
 
 MOST_TRIES = 3  # of a cell that lost the device
@@ -53,8 +53,8 @@ def run_sweep(
         from narkit.sweeps.executors.here import Here
 
         executor = Here()
-    with budgeted(options.budget) as asked:
-        sweep = _Sweep(list(cells), directory, options, observer or SweepObserver(), executor, asked)
+    with budgeted(options.budget) as stop:
+        sweep = _Sweep(list(cells), directory, options, observer or SweepObserver(), executor, stop)
         return sweep.complete(ends_at)
 
 
@@ -73,10 +73,10 @@ class _Sweep:
         options: SweepOptions,
         observer: SweepObserver,
         executor: Executor,
-        asked: Interruption,
+        stop: Interruption,
     ):
         self.cells, self.directory, self.options = cells, directory, options
-        self.observer, self.executor, self.asked = observer, executor, asked
+        self.observer, self.executor, self.stop = observer, executor, stop
         self.queue = {cell.name: cell for cell in cells}
         self.alone: list[Cell] = []  # that wait until no other is left
         self.running: dict[str, Task] = {}
@@ -91,11 +91,11 @@ class _Sweep:
             longest_first = sorted(self.cells, key=self._steps_left, reverse=True)
             self.queue = {cell.name: cell for cell in longest_first}
         context = Context(
-            self.cells, self.directory, self.options, self.observer, self.asked, ends_at, self._start_what_has_room
+            self.cells, self.directory, self.options, self.observer, self.stop, ends_at, self._start_what_has_room
         )
         self.executor.open(context)
         try:
-            while not (self.asked or self.outcome.device_lost or self.outcome.cannot_go_on):
+            while not (self.stop or self.outcome.device_lost or self.outcome.cannot_go_on):
                 self._start_what_has_room()
                 if not self.running:
                     break
@@ -104,8 +104,8 @@ class _Sweep:
         finally:
             self.executor.close()
         self._tell_what_was_not_started()
-        self.outcome.signal_number = self.asked.signal_number
-        self.outcome.out_of_time = bool(self.asked) and self.asked.signal_number is None
+        self.outcome.signal_number = self.stop.signal_number
+        self.outcome.out_of_time = bool(self.stop) and self.stop.signal_number is None
         return self.outcome
 
     def _clean_up(self) -> None:
@@ -176,7 +176,7 @@ class _Sweep:
             self.outcome.device_lost = kind is Failure.DEVICE and not self.executor.isolated
 
     def _tell_what_was_not_started(self) -> None:
-        if self.asked:
+        if self.stop:
             return
         for ended in self.no_time.values():
             self.outcome.not_started.append(ended.cell)

@@ -24,7 +24,7 @@ class Callback:
         """Programs are about to be compiled."""
 
     def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
-        """So many programs of all that the run needs are compiled; first none. Compiled before, it is not called."""
+        """`done` of `total` programs are compiled, at first none. Not called if all were compiled before."""
 
     def on_start(self, trainer: Trainer) -> None:
         """Training begins, at the step that `trainer.progress` says; it is above 0 where a run goes on."""
@@ -45,8 +45,8 @@ class Callback:
         """Nothing more will come, whether the run is complete, was stopped or failed. Close files here."""
 
 
-class Callbacks(Callback):
-    """Tells several callbacks, in their order."""
+class Callbacks:
+    """Several callbacks, which are called in their order: `callbacks.call("on_step", trainer)`."""
 
     def __init__(self, callbacks: Iterable[Callback]):
         self._callbacks = tuple(callbacks)
@@ -54,34 +54,6 @@ class Callbacks(Callback):
             if not isinstance(callback, Callback):
                 raise TypeError(f"callbacks: expected objects of narkit.Callback, got {callback!r}")
 
-    def on_prepare(self, trainer: Trainer) -> None:
+    def call(self, method: str, *arguments: object) -> None:
         for callback in self._callbacks:
-            callback.on_prepare(trainer)
-
-    def on_compile(self, trainer: Trainer, done: int, total: int) -> None:
-        for callback in self._callbacks:
-            callback.on_compile(trainer, done, total)
-
-    def on_start(self, trainer: Trainer) -> None:
-        for callback in self._callbacks:
-            callback.on_start(trainer)
-
-    def on_step(self, trainer: Trainer) -> None:
-        for callback in self._callbacks:
-            callback.on_step(trainer)
-
-    def on_point(self, trainer: Trainer, point: Point) -> None:
-        for callback in self._callbacks:
-            callback.on_point(trainer, point)
-
-    def on_test(self, trainer: Trainer) -> None:
-        for callback in self._callbacks:
-            callback.on_test(trainer)
-
-    def on_end(self, record: RunRecord) -> None:
-        for callback in self._callbacks:
-            callback.on_end(record)
-
-    def on_close(self) -> None:
-        for callback in self._callbacks:
-            callback.on_close()
+            getattr(callback, method)(*arguments)

@@ -28,25 +28,25 @@ GROWTH = 1.25  # of the room for hints, where a longer run needs more
 
 
 @dataclass(frozen=True)
-class Meal:
-    """What one training step eats."""
+class TrainingBatch:
+    """The batch of one training step, of all seeds."""
 
     packed: PackedBatch  # a NumPy array, until it is moved to the device
     num_steps: int  # as in `packed`, where it cannot be read without waiting once that is on the device
 
     @property
-    def batch(self) -> DeviceBatch:
+    def samples(self) -> DeviceBatch:
         """The samples, with a leading seed axis."""
         return self.packed.unpack()
 
-    def on_device(self, place: Callable[[Any], Any] = lambda arrays: arrays) -> Meal:
+    def on_device(self, place: Callable[[Any], Any] = lambda arrays: arrays) -> TrainingBatch:
         """The same on the device, or where else `place` puts it. Nobody may change the array that it was made from."""
-        return Meal(jax.device_put(place(self.packed)), self.num_steps)
+        return TrainingBatch(jax.device_put(place(self.packed)), self.num_steps)
 
 
 @dataclass
-class Measured:
-    """How much room trajectories were found to need so far: what measuring can go on from."""
+class MeasuredLengths:
+    """How long trajectories were found to be so far. An interrupted measurement goes on from it."""
 
     turns: dict[str, int] = field(default_factory=dict)  # of each algorithm, how many were looked at
     rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each algorithm, by the number of nodes
@@ -61,7 +61,7 @@ class Measured:
         return {"turns": self.turns, "rows": {name: list(rows.items()) for name, rows in self.rows.items()}}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Measured:
+    def from_json(cls, values: Mapping[str, Any]) -> MeasuredLengths:
         return cls(dict(values["turns"]), {name: dict(rows) for name, rows in values["rows"].items()})
 
 
@@ -71,7 +71,7 @@ class Feed:
     def __init__(self, config: TrainConfig, place: Callable[[Any], Any] = lambda arrays: arrays):
         self._config, self._place = config, place
         self._capacities: dict[tuple[str, int], int] = {}
-        self._measured = Measured()
+        self._measured = MeasuredLengths()
         self._seeds = np.array(config.seeds, np.int64)
         self._streams = {
             name: TrainingStream(name, sizes=config.sizes, batch_size=config.batch_size) for name in config.algorithms
@@ -81,13 +81,13 @@ class Feed:
     def _official(self, name: str) -> Batch:
         return transform(load_split(name, "train"), random_positions=self._config.random_positions)
 
-    def meal(self, step: int) -> Meal:
-        """What a step eats, in NumPy arrays."""
+    def batch(self, step: int) -> TrainingBatch:
+        """The batch of a step, in NumPy arrays."""
         algorithm, turn = self._turn(step)
-        batch = self._batch(algorithm, turn)
-        num_rows = self._capacity(algorithm, batch.num_nodes, int(batch.lengths.max()))
-        packed = pack(batch, num_seeds=len(self._seeds), num_rows=num_rows, step=step)
-        return Meal(packed, int(packed.num_steps))
+        samples = self._samples(algorithm, turn)
+        num_rows = self._capacity(algorithm, samples.num_nodes, int(samples.lengths.max()))
+        packed = pack(samples, num_seeds=len(self._seeds), num_rows=num_rows, step=step)
+        return TrainingBatch(packed, int(packed.num_steps))
 
     def _turn(self, step: int) -> tuple[str, int]:
         """The algorithm of a step, and how many steps it had before."""
@@ -100,7 +100,7 @@ class Feed:
         fixed = self._config.fixed_training_set
         return algorithm, SPLITS["train"].size if fixed else self._streams[algorithm].size(turn)
 
-    def _batch(self, algorithm: str, turn: int) -> Batch:
+    def _samples(self, algorithm: str, turn: int) -> Batch:
         """The samples of all seeds, one seed's after the other's."""
         batch_size, seeds = self._config.batch_size, self._seeds
         if self._config.fixed_training_set:
@@ -126,7 +126,7 @@ class Feed:
         steps: int,
         threads: int = 1,
         check: Callable[[], None] = lambda: None,
-        keep: Callable[[Measured], None] = lambda measured: None,
+        keep: Callable[[MeasuredLengths], None] = lambda measured: None,
     ) -> None:
         """Finds out how much room the trajectories of so many steps need, by making them all.
 
@@ -154,7 +154,7 @@ class Feed:
             for num_nodes, needed in rows.items()
         }
 
-    def go_on_measuring(self, measured: Measured) -> None:
+    def go_on_measuring(self, measured: MeasuredLengths) -> None:
         """Takes what was found before, by a process that was ended meanwhile."""
         self._measured = measured
 
@@ -165,22 +165,22 @@ class Feed:
             return {fixed.num_nodes: int(fixed.lengths.max())}
         longest: dict[int, int] = {}
         for turn in turns:
-            batch = self._batch(algorithm, turn)
-            longest[batch.num_nodes] = max(longest.get(batch.num_nodes, 0), int(batch.lengths.max()))
+            samples = self._samples(algorithm, turn)
+            longest[samples.num_nodes] = max(longest.get(samples.num_nodes, 0), int(samples.lengths.max()))
         return longest
 
-    def examples(self) -> list[Meal]:
-        """One meal for every program that training will need."""
+    def examples(self) -> list[TrainingBatch]:
+        """One batch for every program that training will need."""
         config = self._config
         turns = 1 if config.fixed_training_set else len(config.sizes)
         count = turns * len(config.algorithms)
         fixed = [ALGORITHMS[name].training_size_is_fixed for name in config.algorithms]
         return [
-            self.meal(step)
+            self.batch(step)
             for step in range(count)
             if step < len(config.algorithms) or not fixed[step % len(config.algorithms)]
         ]
 
-    def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[Meal]:
-        """The meals of step `start` and all later ones on the device, made and moved there on threads."""
-        return Ahead(lambda step: self.meal(step).on_device(self._place), start, look_ahead, threads)
+    def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[TrainingBatch]:
+        """The batches of step `start` and all later ones on the device, made and moved there on threads."""
+        return Ahead(lambda step: self.batch(step).on_device(self._place), start, look_ahead, threads)

@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where everything lies; programs are compiled for one."""
+    """Where every array of a batch lies. A program is compiled for one layout."""
 
     algorithm: str
     num_nodes: int

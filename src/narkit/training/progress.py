@@ -27,10 +27,6 @@ class Point:
         """The scores and the losses of raw or of averaged weights."""
         return (self.average_scores, self.average_losses) if weights == AVERAGED else (self.scores, self.losses)
 
-    @property
-    def kinds_of_weights(self) -> tuple[str, ...]:
-        return (RAW, AVERAGED) if self.average_scores else (RAW,)
-
     def per_seed(self, seeds: Sequence[int]) -> dict[str, float]:
         """Every number under a name of its own, as dashboards have them: `score/ood/seed_0`."""
         curves = {"loss/train": self.train_loss}

@@ -22,7 +22,6 @@ import numpy as np
 from narkit.errors import UnknownNameError
 from narkit.files import write_whole
 from narkit.training.config import TrainConfig
-from narkit.training.presets import number_of_seeds, preset
 from narkit.training.progress import Divergence, Point, SkippedSteps, Timings
 from narkit.training.rules import Rule, rules_from_json, rules_of_format_2
 from narkit.training.run_directory import RECORD, RunDirectory, RunDirectoryError, plain_numbers
@@ -247,20 +246,6 @@ def readable_json(values: Any) -> str:
     # A string in JSON holds no line break, so what matches is a list.
     lists = re.compile(r"\[\n([^\[\]{}]*)\n *\]")
     return lists.sub(lambda found: "[" + re.sub(r" *\n *", " ", found[1]).strip() + "]", text) + "\n"
-
-
-def follows_preset(record: RunRecord, name: str, free: Collection[str] = ()) -> str | None:
-    """Why a record may not enter the tables of a preset; None if it may.
-
-    It must be of one algorithm, with the preset's configuration to the last option, only the processor being the
-    system's, and the number of seeds that the tables stand on. Options in `free` need not be the preset's.
-    """
-    config = record.config
-    if len(config.algorithms) != 1:
-        return f"expected one algorithm, got {', '.join(config.algorithms)}"
-    seeds = range(number_of_seeds(name))
-    wanted = preset(name, algorithms=config.algorithms, processor=config.processor, seeds=seeds)
-    return why_not_made_by(record, wanted, f"the preset {name}", free)
 
 
 def why_not_made_by(record: RunRecord, wanted: TrainConfig, whose: str, free: Collection[str] = ()) -> str | None:

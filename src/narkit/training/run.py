@@ -18,11 +18,11 @@ from narkit.training.callbacks import Callback, Callbacks
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
-from narkit.training.feed import Measured
+from narkit.training.feed import MeasuredLengths
 from narkit.training.interruption import Interruption, interruption
 from narkit.training.record import Chosen, RunRecord
 from narkit.training.run_directory import MEASURED, TESTED, RunDirectory
-from narkit.training.trainer import StoppedTraining, Tested, TestScores, Trainer
+from narkit.training.trainer import Hooks, StoppedTraining, Tested, TestScores, Trainer
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy", "numba")
 
@@ -42,7 +42,7 @@ def train(
 
     - `out`: a folder to keep checkpoints, metrics and the record in. If it holds a run with the same configuration,
       that one goes on from its last checkpoint; with another configuration it is refused.
-    - `callbacks`: objects of `narkit.Callback`, which are told how the run goes.
+    - `callbacks`: objects of `narkit.Callback`, which follow the run.
     - `threads`: that make data and compile; by default one per core, at most eight.
     - `save_every`: seconds between checkpoints, at least; with 0 one is written after every validation. There is also
       one at the end, and before a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
@@ -50,8 +50,8 @@ def train(
     """
     keep_compiled_programs()
     make_trainer = functools.partial(Trainer, config, threads=threads or default_threads(), devices=devices)
-    with interruption() as asked:
-        return train_until(asked, config, make_trainer, out, callbacks=callbacks, save_every=save_every)
+    with interruption() as stop:
+        return train_until(stop, config, make_trainer, out, callbacks=callbacks, save_every=save_every)
 
 
 def default_threads() -> int:
@@ -59,7 +59,7 @@ def default_threads() -> int:
 
 
 def train_until(
-    asked: Interruption,
+    stop: Interruption,
     config: TrainConfig,
     make_trainer: Callable[[], Trainer],
     out: str | os.PathLike | None = None,
@@ -67,21 +67,21 @@ def train_until(
     callbacks: Iterable[Callback] = (),
     save_every: float = 30.0,
 ) -> RunRecord:
-    """`train` until `asked` says to stop, which ends in `Interrupted` after a signal and in `OutOfTime` otherwise.
+    """`train` until `stop` is true, which ends in `Interrupted` after a signal and in `OutOfTime` otherwise.
 
     `make_trainer` gives a new trainer, whose programs may have been compiled before; it is not called if the folder
     has a record, or cannot be used.
     """
-    told = Callbacks(callbacks)
+    checked = Callbacks(callbacks)
     if out is None:
-        return _Run(make_trainer(), None, told, save_every, asked).complete()
+        return _Run(make_trainer(), None, checked, save_every, stop).complete()
     directory = RunDirectory(out)
     with directory.locked():
         try:
             directory.create(config)
             if directory.record.exists():
                 return RunRecord.load(directory.folder)
-            return _Run(make_trainer(), directory, told, save_every, asked).complete()
+            return _Run(make_trainer(), directory, checked, save_every, stop).complete()
         except OSError as error:
             raise CheckpointWriteError(
                 f"{out}: could not be written ({error}); the last checkpoint is intact"
@@ -95,19 +95,19 @@ class _Run:
         self,
         trainer: Trainer,
         directory: RunDirectory | None,
-        told: Callback,
+        callbacks: Callbacks,
         save_every: float,
-        asked: Interruption,
+        stop: Interruption,
     ):
-        self.config, self.directory, self.told = trainer.config, directory, told
-        self.save_every, self.asked = save_every, asked
+        self.config, self.directory, self.callbacks = trainer.config, directory, callbacks
+        self.save_every, self.stop = save_every, stop
         self.trainer = trainer
-        trainer.tell(
+        trainer.hooks = Hooks(
             on_point=self._on_point,
             on_step=self._on_step,
-            should_stop=lambda: bool(asked),
+            should_stop=lambda: bool(stop),
             on_measured=self._on_measured,
-            on_compile=lambda done, total: told.on_compile(trainer, done, total),
+            on_compile=lambda done, total: callbacks.call("on_compile", trainer, done, total),
         )
         self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
         self.saved_at = self.measured_at = time.perf_counter()
@@ -121,17 +121,17 @@ class _Run:
             self._save()
             step = self.trainer.progress.step
             kept = f"saved in {self.directory.folder}" if self.directory else "nothing was kept: no folder was given"
-            raise self.asked.error(f"stopped at step {step}; {kept}") from None
+            raise self.stop.error(f"stopped at step {step}; {kept}") from None
         finally:
             if self.checkpoints:
                 self.checkpoints.close()
-            self.told.on_close()
+            self.callbacks.call("on_close")
 
     def _restore(self) -> None:
         if self.checkpoints is None or self.directory is None:
             return
         if measured := self.directory.kept(MEASURED):
-            self.trainer.feed.go_on_measuring(Measured.from_json(measured))
+            self.trainer.feed.go_on_measuring(MeasuredLengths.from_json(measured))
         snapshot = self.checkpoints.load(self.trainer.arrays_of)
         if snapshot is not None:
             self.trainer.restore(snapshot)
@@ -140,15 +140,15 @@ class _Run:
     def _train_and_test(self) -> RunRecord:
         trainer = self.trainer
         if not trainer.finished:
-            self.told.on_prepare(trainer)
+            self.callbacks.call("on_prepare", trainer)
             trainer.prepare()
-            self.told.on_start(trainer)
+            self.callbacks.call("on_start", trainer)
             self.saved_at = time.perf_counter()
             trainer.run()
             self._save()
         scored, test = {}, {}
         if self.config.test or self.config.scored:
-            self.told.on_test(trainer)
+            self.callbacks.call("on_test", trainer)
         if self.config.scored:
             scored = trainer.score(self._tested(), self._keep_tested)
         if self.config.test:
@@ -158,7 +158,7 @@ class _Run:
         if self.directory:
             record.save(self.directory.record)
             self.directory.forget_kept()
-        self.told.on_end(record)
+        self.callbacks.call("on_end", record)
         return record
 
     def _tested(self) -> Tested:
@@ -171,7 +171,7 @@ class _Run:
             tested = self._tested() | tested  # of the other sets
             self.directory.keep(TESTED, [[network, dataclasses.asdict(scores)] for network, scores in tested.items()])
 
-    def _on_measured(self, measured: Measured) -> None:
+    def _on_measured(self, measured: MeasuredLengths) -> None:
         if self.directory and time.perf_counter() - self.measured_at >= KEEP_MEASURED:
             self.directory.keep(MEASURED, measured.to_json())
             self.measured_at = time.perf_counter()
@@ -179,14 +179,14 @@ class _Run:
     def _on_step(self, trainer: Trainer) -> None:
         if self.save_every and time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.told.on_step(trainer)
+        self.callbacks.call("on_step", trainer)
 
     def _on_point(self, trainer: Trainer) -> None:
         if self.directory:
             self.directory.append_metrics(self.config.seeds, trainer.progress.curve[-1])
         if time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.told.on_point(trainer, trainer.progress.curve[-1])
+        self.callbacks.call("on_point", trainer, trainer.progress.curve[-1])
 
     def _save(self) -> None:
         if self.checkpoints is None:
@@ -218,13 +218,7 @@ def make_record(
     scored: Mapping[str, TestScores] | None = None,
 ) -> RunRecord:
     """The record of a finished run; `peak_before` is the peak of memory when it began."""
-    outputs, hints = (
-        {
-            algorithm: {rule: [getattr(scores, part) for scores in seeds] for rule, seeds in rules.items()}
-            for algorithm, rules in test.items()
-        }
-        for part in ("outputs", "hints")
-    )
+    outputs, hints = _part_of(test, "outputs"), _part_of(test, "hints")
     peak = machine.peak_memory()
     timings, chosen = trainer.progress.timings, trainer.selection
     commit = machine.commit()
@@ -234,13 +228,7 @@ def make_record(
         selected={rule: Chosen(chosen.steps[rule], chosen.scores[rule]) for rule in chosen.parameters},
         test=outputs,
         test_hints=hints,
-        scored={
-            name: {
-                algorithm: {rule: [scores.outputs for scores in seeds] for rule, seeds in rules.items()}
-                for algorithm, rules in found.items()
-            }
-            for name, found in (scored or {}).items()
-        },
+        scored={name: _part_of(found, "outputs") for name, found in (scored or {}).items()},
         curve=trainer.progress.curve,
         diverged=trainer.diverged,
         skipped=trainer.skipped,
@@ -263,3 +251,11 @@ def make_record(
         _directory=directory,
         _choices=dict(chosen.parameters),
     )
+
+
+def _part_of(test: TestScores, part: str) -> dict[str, dict[str, list[dict[str, float]]]]:
+    """The scores of outputs or of hints: algorithm -> rule -> per seed."""
+    return {
+        algorithm: {rule: [getattr(scores, part) for scores in seeds] for rule, seeds in rules.items()}
+        for algorithm, rules in test.items()
+    }

@@ -49,7 +49,7 @@ class Shards:
 
     @classmethod
     def over(cls, config: TrainConfig, devices: int) -> Shards | None:
-        """Over so many devices of this process; None for one."""
+        """Shares a run out over so many devices of this process; None for one."""
         over_seeds, over_batch = shares(config, devices)
         if devices == 1:
             return None
@@ -65,12 +65,12 @@ class Shards:
 
     @property
     def by_seed(self) -> NamedSharding:
-        """Of arrays with a leading seed axis."""
+        """The sharding of arrays with a leading seed axis."""
         return NamedSharding(self.mesh, PartitionSpec(SEED))
 
     @property
     def everywhere(self) -> NamedSharding:
-        """Of arrays that every device has."""
+        """The sharding of arrays that every device has."""
         return NamedSharding(self.mesh, PartitionSpec())
 
     def share_out(self, batch: DeviceBatch, *, with_seeds: bool) -> DeviceBatch:

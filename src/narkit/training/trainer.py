@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from narkit.data.splits import load_split
+from narkit.training.batch_memory import reserve_blocks
 from narkit.training.config import TrainConfig, Validation
 from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
-from narkit.training.feed import Feed, Measured
+from narkit.training.feed import Feed, MeasuredLengths
 from narkit.training.programs import Parameters, Programs, TrainState
 from narkit.training.progress import Divergence, Point, Progress, SkippedSteps, Snapshot
-from narkit.training.rooms import make_rooms
 from narkit.training.rules import AVERAGED, RAW, Rule, rules, rules_from_json, rules_of_format_2
 from narkit.training.selection import Selection, Validated
 
@@ -46,25 +47,30 @@ class StoppedTraining(Exception):
     """Raised inside a run when it was asked to stop; everything up to the step that it reached is in its state."""
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """What a trainer calls as it goes on, and how it is stopped.
+
+    `on_step` is called after every step that was handed to the device, `on_point` after every validation, `on_compile`
+    with the number of programs that are compiled and of all. `on_measured` is given what is known of the lengths of
+    trajectories. When `should_stop` says so, training ends after the current step with `StoppedTraining`.
+    """
+
+    on_point: Callable[[Trainer], None] = lambda trainer: None
+    on_step: Callable[[Trainer], None] = lambda trainer: None
+    should_stop: Callable[[], bool] = lambda: False
+    on_measured: Callable[[MeasuredLengths], None] = lambda measured: None
+    on_compile: Callable[[int, int], None] = lambda done, total: None
+
+
 class Trainer:
     """Trains all seeds of a configuration, step by step, and keeps what every selection rule chooses.
 
-    `on_step` is called after every step that was handed to the device, `on_point` after every validation.
-    `latest_loss` has, per seed, the loss of a step shortly before. When `should_stop` says so, training ends after the
-    step in hand with `StoppedTraining`.
+    `latest_loss` has, per seed, the loss of a step shortly before.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        *,
-        on_point: Callable[[Trainer], None] = lambda trainer: None,
-        on_step: Callable[[Trainer], None] = lambda trainer: None,
-        should_stop: Callable[[], bool] = lambda: False,
-        threads: int = 4,
-        devices: int = 1,
-    ):
-        self.config = config
+    def __init__(self, config: TrainConfig, *, hooks: Hooks | None = None, threads: int = 4, devices: int = 1):
+        self.config, self.hooks = config, hooks or Hooks()
         self.programs = Programs(config, devices)
         self.feed = Feed(config, self.programs.placed)
         self.progress = Progress(skipped=[[] for _ in config.seeds])
@@ -73,26 +79,12 @@ class Trainer:
         self.latest_loss = np.full(len(config.seeds), np.nan)
         self._threads = threads
         self._prepared = False
-        self.tell(on_point=on_point, on_step=on_step, should_stop=should_stop)
         self._validation_sets: dict[str, list[EvaluationSet]] = {}
         self._losses: list[np.ndarray] = []  # of the steps since the last validation
         self._in_flight: deque[jax.Array] = deque()  # losses of the steps that the device may not have done yet
         self._clock: float | None = None  # when the training began that is not counted yet
         self._largest_batch = 0  # bytes
-        self._walls: list[jax.Array] = []  # between the rooms of batches
-
-    def tell(
-        self,
-        *,
-        on_point: Callable[[Trainer], None],
-        on_step: Callable[[Trainer], None],
-        should_stop: Callable[[], bool],
-        on_measured: Callable[[Measured], None] = lambda measured: None,
-        on_compile: Callable[[int, int], None] = lambda done, total: None,
-    ) -> None:
-        """Changes whom it tells and asks."""
-        self._on_point, self._on_step, self._should_stop = on_point, on_step, should_stop
-        self._on_measured, self._on_compile = on_measured, on_compile
+        self._separators: list[jax.Array] = []  # which keep blocks of memory for batches
 
     @property
     def finished(self) -> bool:
@@ -134,68 +126,68 @@ class Trainer:
         if self._prepared:
             return
         start = time.perf_counter()
-        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, self._on_measured)
+        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, self.hooks.on_measured)
         self._validation_sets = {
             validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
         }
-        blank = jax.eval_shape(lambda: self.state)
+        shapes = jax.eval_shape(lambda: self.state)
         jobs: list[Callable[[], Any]] = []
-        for meal in self.feed.examples():
-            self._largest_batch = max(self._largest_batch, meal.packed.words.nbytes)
-            jobs.append(lambda meal=meal: self.programs.compile_step(blank, meal.packed))
+        for batch in self.feed.examples():
+            self._largest_batch = max(self._largest_batch, batch.packed.words.nbytes)
+            jobs.append(lambda batch=batch: self.programs.compile_step(shapes, batch.packed))
         for sets in self._validation_sets.values():
             for evaluation in sets:
                 part = evaluation.kept_parts[0]
-                jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part))
+                jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part))
         for name in self.config.algorithms if self.config.test else ():
             part = next(self._test_set(name).parts())
-            jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part, with_hints=True))
+            jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part, with_hints=True))
         for each in self.config.scored:
             for name in self.config.algorithms:
                 part = next(self._scored_set(name, each).parts())
-                jobs.append(lambda part=part: self.programs.compile_prediction(blank.parameters, part))
+                jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part))
         self._compile(jobs)
         self._prepared = True
         self.progress.timings.compiled_programs += len(jobs)
         self.progress.timings.compiling += time.perf_counter() - start
 
     def _compile(self, jobs: list[Callable[[], Any]]) -> None:
-        """Runs all jobs, several at a time. Asked to stop, it does not wait for those in hand, which nothing ends."""
+        """Runs all jobs, several at a time. When it is to stop, it does not wait for those that still run."""
         pool = ThreadPoolExecutor(max(1, self._threads), thread_name_prefix=COMPILING)
-        self._on_compile(0, len(jobs))
+        self.hooks.on_compile(0, len(jobs))
         try:
             waiting = {pool.submit(job) for job in jobs}
             while waiting:
-                if self._should_stop():
+                if self.hooks.should_stop():
                     raise StoppedTraining
                 done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
                 if done:
-                    self._on_compile(len(jobs) - len(waiting), len(jobs))
+                    self.hooks.on_compile(len(jobs) - len(waiting), len(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def run(self) -> None:
         """Trains to the end."""
         timings, in_flight = self.progress.timings, self._in_flight
-        self._walls = make_rooms(self._largest_batch, LOOK_AHEAD + MAKING_DATA + IN_FLIGHT)
-        with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as meals:
+        self._separators = reserve_blocks(self._largest_batch, LOOK_AHEAD + MAKING_DATA + IN_FLIGHT)
+        with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as batches:
             self._clock = time.perf_counter()
             while not self.finished:
-                if self._should_stop():
+                if self.hooks.should_stop():
                     self._wait_for_device()
                     raise StoppedTraining
                 asked = time.perf_counter()
-                meal = next(meals)
+                batch = next(batches)
                 if is_idle(in_flight):
                     timings.waiting_for_data += time.perf_counter() - asked
-                self.state, loss = self.programs.train_step(self.state, meal.packed)
+                self.state, loss = self.programs.train_step(self.state, batch.packed)
                 self.progress.step += 1
                 in_flight.append(loss)
                 self._take_losses(but=IN_FLIGHT)
-                self._on_step(self)
+                self.hooks.on_step(self)
                 if self._is_validated(self.progress.step):
                     self._wait_for_device()
                     self._validate()
@@ -237,7 +229,7 @@ class Trainer:
         ]
         self.progress.curve.append(Point(self.progress.step, train_loss.tolist(), *measured))
         self.progress.timings.validating += time.perf_counter() - began
-        self._on_point(self)
+        self.hooks.on_point(self)
 
     def _validated(self, parameters: Parameters) -> Validated:
         """The scores and losses of all sets; with several algorithms, the mean over them."""
@@ -296,7 +288,7 @@ class Trainer:
         return results
 
     def _stop_if_asked(self) -> None:
-        if self._should_stop():
+        if self.hooks.should_stop():
             raise StoppedTraining
 
     def _validation_set(self, name: str, validation: Validation) -> EvaluationSet:

@@ -1,5 +1,6 @@
 """Networks in the viewer: their attention at every step, answers, and `narkit view` on own and random instances."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ import narkit
 from narkit.cli import app
 from narkit.data.execution import random_run
 from narkit.models.network import DeviceBatch, first_values
+from narkit.models.processors.team import TEAM
 from narkit.solve.answer import Answer
 from narkit.solve.viewer import run_of_answer
 from narkit.solve.viewer.attention import attention_over_time
@@ -71,7 +73,8 @@ def test_attention_is_that_of_the_layer(network: narkit.Reasoner, answer: Answer
 
 def test_a_layer_that_reads_hidden_states_gets_those_of_its_step() -> None:
     truth = random_run("bfs", size=4, seed=1, density=0.8)
-    network = narkit.Reasoner("bfs", processor="team_plus", hidden_size=8, hints="none", key=jax.random.key(0))
+    reading = functools.partial(TEAM, reads="both")
+    network = narkit.Reasoner("bfs", processor=reading, hidden_size=8, hints="none", key=jax.random.key(0))
     weights = attention_over_time(network, truth, {})
     assert weights is not None and len(weights) == int(truth.lengths[0]) - 1
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from narkit.algorithms.meanings import value_names
 from narkit.report.layout import place
-from narkit.report.panels import CHANGED, COLOURS, FILL, INK, LINE, SOFT, Moment, number, tone
-from narkit.spec import Kind
+from narkit.report.panels import CHANGED, LINE, SOFT, Moment, number, tone
+from narkit.report.panels.marks import draw_node, draw_numbers, draw_tag
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +27,8 @@ def draw_graph_panel(axis: Axes, moment: Moment) -> None:
     _draw_edges(axis, moment, positions, is_edge, weights, directed)
     _draw_pointers(axis, moment, positions)
     for node, (x, y) in enumerate(positions):
-        _draw_node(axis, moment, node, x, y)
+        draw_node(axis, moment, node, x, y, (2 * NODE_POINTS) ** 2, fontsize=9)
+        _write_beside(axis, moment, node, x, y)
     margin = 0.16 + 0.05 * len(moment.signs("value"))
     axis.set(xlim=(-0.2, 1.2), ylim=(-margin - 0.06, 1.26))
     axis.set_axis_off()
@@ -98,50 +98,11 @@ def _arrow(
     axis.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops=properties, zorder=order)
 
 
-def _draw_node(axis: Axes, moment: Moment, node: int, x: float, y: float) -> None:
-    fill, ink = "white", INK
-    changed = False
-    for name in moment.signs("fill"):
-        value = moment.values(name)[node]
-        changed |= bool(moment.changed(name)[node])
-        if moment.probe(name).kind is Kind.CATEGORICAL:
-            label = value_names(moment.batch.algorithm, name)[int(value)]
-            fill, ink = COLOURS.get(label, FILL), "white" if label == "black" else INK
-        elif value == 1:
-            fill = FILL
-    area = (2 * NODE_POINTS) ** 2
-    rings = [sign for name, sign in moment.signs("ring").items() if moment.values(name)[node] == 1]
-    changed |= any(moment.changed(name)[node] for name in moment.signs("ring"))
-    if changed:
-        axis.scatter(x, y, s=1.75 * area, c=CHANGED, zorder=2.8)
-        axis.scatter(x, y, s=1.35 * area, c="white", zorder=2.9)
-    for place_of, sign in enumerate(rings):
-        size = (1.45 + 0.4 * place_of) * area
-        axis.scatter(x, y, s=size, facecolors="none", edgecolors=tone(sign), linestyles=":", linewidths=1.4, zorder=3)
-    axis.scatter(x, y, s=area, c=fill, edgecolors=INK, linewidths=1.1, zorder=3)
-    if "s" in moment.batch.inputs and moment.input("s")[node] == 1:
-        axis.scatter(x, y, s=0.62 * area, facecolors="none", edgecolors=INK, linewidths=0.9, zorder=3.1)
-    axis.text(x, y, str(node), ha="center", va="center", fontsize=9, color=ink, zorder=4)
-    _write_beside(axis, moment, node, x, y)
-
-
 def _write_beside(axis: Axes, moment: Moment, node: int, x: float, y: float) -> None:
     """Tags above the node, numbers below it."""
-    box = {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
     tags = moment.tags().get(node, [])
     widths = [10 + 4.6 * len(name) for name, _ in tags]  # in points, roughly
     for place_of, (name, sign) in enumerate(tags):
         shift = sum(widths[:place_of]) + widths[place_of] / 2 - sum(widths) / 2
-        edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.has_moved(name) else {"edgecolor": "none"}
-        axis.annotate(
-            name, (x, y), xytext=(shift, 17), textcoords="offset points", fontsize=7.5, color="white", ha="center",
-            va="center", fontweight="bold", bbox={"boxstyle": "round,pad=0.2", "facecolor": tone(sign), **edge},
-            zorder=5,
-        )  # fmt: skip
-    for line, name in enumerate(moment.signs("value")):
-        has_changed = bool(moment.changed(name)[node])
-        axis.annotate(
-            f"{name} {number(moment.values(name)[node])}", (x, y), xytext=(0, -16 - 9 * line),
-            textcoords="offset points", fontsize=7.5, ha="center", va="center", color=INK, bbox=box, zorder=4.5,
-            fontweight="bold" if has_changed else "normal",
-        )  # fmt: skip
+        draw_tag(axis, moment, name, sign, (x, y), (shift, 17))
+    draw_numbers(axis, moment, node, (x, y))

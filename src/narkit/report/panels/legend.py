@@ -19,7 +19,7 @@ WIDTH = 105  # characters of a line
 
 
 @dataclass(frozen=True)
-class Sample:
+class LegendSign:
     """One sign of the legend: its shape and colour, and the text that stands in it."""
 
     shape: str
@@ -27,7 +27,7 @@ class Sample:
     text: str = ""
 
 
-def legend_entries(batch: Batch, as_table: bool = False) -> list[tuple[Sample, str]]:
+def legend_entries(batch: Batch, as_table: bool = False) -> list[tuple[LegendSign, str]]:
     """All signs that the panels of a run use, with what they mean."""
     entry = ALGORITHMS[batch.algorithm]
     found = [
@@ -36,37 +36,39 @@ def legend_entries(batch: Batch, as_table: bool = False) -> list[tuple[Sample, s
         if entry.spec[name].stage is Stage.HINT and sign.on and sign.shape != "caption"
     ]
     for place, window in enumerate(WINDOWS.get(entry.name, [])):
-        found.append((Sample("window", TONES[place]), f"{window['title']}: from {window['first']} to {window['last']}"))
+        found.append(
+            (LegendSign("window", TONES[place]), f"{window['title']}: from {window['first']} to {window['last']}")
+        )
     if "target" in batch.inputs:
-        found.append((Sample("line", TONES[3]), f"target: {entry.spec['target'].meaning}"))
+        found.append((LegendSign("line", TONES[3]), f"target: {entry.spec['target'].meaning}"))
     if "adj" in batch.inputs and not as_table:
         if "s" in batch.inputs:
-            found.append((Sample("source", INK), "the source"))
+            found.append((LegendSign("source", INK), "the source"))
         weights = batch.inputs["A"][0][batch.inputs["adj"][0] != 0]
         if len(np.unique(weights[weights != 0])) > 1:
-            found.append((Sample("text", SOFT, "0.42"), "on an edge: its weight"))
-    return [*found, (Sample("changed", CHANGED), "changed since the step before")]
+            found.append((LegendSign("text", SOFT, "0.42"), "on an edge: its weight"))
+    return [*found, (LegendSign("changed", CHANGED), "changed since the step before")]
 
 
-def _sample(name: str, sign: Sign, probe: Probe, as_table: bool) -> Sample:
+def _sample(name: str, sign: Sign, probe: Probe, as_table: bool) -> LegendSign:
     if sign.shape == "fill" and probe.kind is Kind.CATEGORICAL:
-        return Sample("colours", tone(sign))
+        return LegendSign("colours", tone(sign))
     if as_table and sign.shape == "tag":
-        return Sample("passing", PASSING)
+        return LegendSign("passing", PASSING)
     if sign.shape == "cell":
         text = {Kind.SCALAR: "0.42", Kind.CATEGORICAL: "↖"}.get(probe.kind, "→2")
-        return Sample("cell", INK if probe.kind is Kind.SCALAR else SOFT, text)
-    return Sample(sign.shape, tone(sign))
+        return LegendSign("cell", INK if probe.kind is Kind.SCALAR else SOFT, text)
+    return LegendSign(sign.shape, tone(sign))
 
 
 def _wrapped(text: str) -> str:
     return textwrap.fill(text, WIDTH)
 
 
-class SampleHandler:
+class LegendSignHandler:
     """Draws a sample where Matplotlib wants the sign of a legend's entry."""
 
-    def legend_artist(self, legend: Any, sample: Sample, fontsize: float, box: Any) -> Any:
+    def legend_artist(self, legend: Any, sample: LegendSign, fontsize: float, box: Any) -> Any:
         x, y, width, height = -box.xdescent, -box.ydescent, box.width, box.height
         middle = (x + width / 2, y + height / 2)
         for artist in self._artists(sample, x, y, width, height, middle):
@@ -75,7 +77,7 @@ class SampleHandler:
         return box
 
     def _artists(
-        self, sample: Sample, x: float, y: float, width: float, height: float, middle: tuple[float, float]
+        self, sample: LegendSign, x: float, y: float, width: float, height: float, middle: tuple[float, float]
     ) -> list[Any]:
         radius = 0.62 * height
         match sample.shape:
@@ -121,7 +123,7 @@ class SampleHandler:
             case "line":
                 return [Line2D([x, x + width], [middle[1]] * 2, color=sample.colour, linewidth=1.2, linestyle="--")]
             case "row":
-                return [_text(middle, Sample("text", INK, "0 1 ●"))]
+                return [_text(middle, LegendSign("text", INK, "0 1 ●"))]
             case "order":
                 sizes = ((0.1, 0.5), (0.4, 0.8), (0.7, 1.2))
                 return [Rectangle((x + a * width, y), 0.2 * width, b * height, facecolor=LINE) for a, b in sizes]
@@ -129,7 +131,7 @@ class SampleHandler:
                 return [_text(middle, sample)]
 
 
-def _text(middle: tuple[float, float], sample: Sample) -> Any:
+def _text(middle: tuple[float, float], sample: LegendSign) -> Any:
     from matplotlib.text import Text
 
     return Text(

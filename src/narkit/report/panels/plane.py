@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from narkit.report.drawings import LINES
-from narkit.report.panels import CHANGED, FILL, INK, LINE, SOFT, TONES, Moment, number, tone
+from narkit.report.panels import LINE, SOFT, TONES, Moment, tone
+from narkit.report.panels.marks import draw_node, draw_numbers, draw_tag
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,11 +23,9 @@ def draw_points_panel(axis: Axes, moment: Moment) -> None:
     _draw_hull(axis, moment, x, y)
     for line in LINES.get(moment.batch.algorithm, []):
         ends = [moment.node(line["from"]), moment.node(line["to"])]
-        is_dotted = line["style"] == "dotted"
-        style: dict[str, Any] = {"color": TONES[1], "linewidth": 2.2}
-        if is_dotted:
-            style = {"color": SOFT, "linestyle": ":"}
-        axis.plot(x[ends], y[ends], zorder=1.5, **style)
+        solid: dict[str, Any] = {"color": TONES[1], "linewidth": 2.2}
+        dotted: dict[str, Any] = {"color": SOFT, "linestyle": ":"}
+        axis.plot(x[ends], y[ends], zorder=1.5, **(dotted if line["style"] == "dotted" else solid))
     for name, sign in moment.signs("arrow").items():
         for node, target in enumerate(moment.values(name)):
             if node != target:
@@ -54,30 +53,10 @@ def _draw_hull(axis: Axes, moment: Moment, x: np.ndarray, y: np.ndarray) -> None
 
 
 def _draw_point(axis: Axes, moment: Moment, node: int, x: float, y: float) -> None:
-    fill = any(moment.values(name)[node] == 1 for name in moment.signs("fill"))
-    changed = any(moment.changed(name)[node] for name in moment.signs("fill", "ring"))
-    if changed:
-        axis.scatter(x, y, s=340, c=CHANGED, zorder=2.4)
-        axis.scatter(x, y, s=240, c="white", zorder=2.5)
-    for name, sign in moment.signs("ring").items():
-        if moment.values(name)[node] == 1:
-            axis.scatter(x, y, s=290, facecolors="none", edgecolors=tone(sign), linestyles=":", zorder=2.6)
-    axis.scatter(x, y, s=190, c=FILL if fill else "white", edgecolors=INK, zorder=3)
-    axis.text(x, y, str(node), ha="center", va="center", fontsize=7.5, color=INK, zorder=4)
-    tags = moment.tags().get(node, [])
+    draw_node(axis, moment, node, x, y, area=190, fontsize=7.5)
     everything = moment.input("y")
     is_high = y > everything.min() + 0.6 * np.ptp(everything)  # there tags go below, so that they stay in the panel
-    up = -1 if is_high else 1
-    for place, (name, sign) in enumerate(tags):
-        edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.has_moved(name) else {"edgecolor": "none"}
-        box = {"boxstyle": "round,pad=0.2", "facecolor": tone(sign), **edge}
-        axis.annotate(
-            name, (x, y), xytext=(0, up * (15 + 13 * place)), textcoords="offset points", fontsize=7, color="white",
-            ha="center", va="center", fontweight="bold", bbox=box, zorder=5,
-        )  # fmt: skip
-    for line, name in enumerate(moment.signs("value")):
-        axis.annotate(
-            f"{name} {number(moment.values(name)[node])}", (x, y), xytext=(0, -up * (14 + 9 * line)), fontsize=7,
-            textcoords="offset points", ha="center", va="center", zorder=4,
-            fontweight="bold" if moment.changed(name)[node] else "normal",
-        )  # fmt: skip
+    for place, (name, sign) in enumerate(moment.tags().get(node, [])):
+        distance = 15 + 13 * place
+        draw_tag(axis, moment, name, sign, (x, y), (0, -distance if is_high else distance))
+    draw_numbers(axis, moment, node, (x, y), below=not is_high)

@@ -9,6 +9,7 @@ import numpy as np
 from narkit.algorithms.meanings import LETTERS
 from narkit.report.drawings import WINDOWS, drawing
 from narkit.report.panels import CHANGED, FAINT, INK, LINE, SOFT, TONES, Moment, number, tone
+from narkit.report.panels.marks import draw_square, draw_tag
 from narkit.spec import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def draw_array_panel(axis: Axes, moment: Moment) -> None:
     depth = low - (0.14 + 0.1 * lines) * span
     for node, tags in moment.tags().items():
         for place, (name, sign) in enumerate(tags):
-            _pill(axis, slots[node], depth - 0.13 * span * place, name, tone(sign), moment.has_moved(name))
+            draw_tag(axis, moment, name, sign, (slots[node], depth - 0.13 * span * place))
     deepest = moment.deepest_tags()
     depth -= 0.13 * span * deepest
     for place, window in enumerate(WINDOWS.get(moment.batch.algorithm, [])):
@@ -67,14 +68,6 @@ def _order(moment: Moment) -> list[int]:
     while found[-1] in after and len(found) < len(given):
         found.append(after[found[-1]])
     return [*found, *(node for node in given if node not in found)]
-
-
-def _pill(axis: Axes, x: float, y: float, text: str, colour: str, changed: bool) -> None:
-    edge = {"edgecolor": CHANGED, "linewidth": 1.5} if changed else {"edgecolor": "none"}
-    axis.text(
-        x, y, text, fontsize=7, color="white", ha="center", va="center", fontweight="bold",
-        bbox={"boxstyle": "round,pad=0.18", "facecolor": colour, **edge}, zorder=5,
-    )  # fmt: skip
 
 
 def _bracket(
@@ -109,7 +102,7 @@ def draw_intervals_panel(axis: Axes, moment: Moment) -> None:
         axis.barh(node, finish[node] - start[node], left=start[node], height=0.6, color=colour, **outline)
     for node, tags in moment.tags().items():
         for place, (name, sign) in enumerate(tags):
-            _pill(axis, start[node] - 0.05 - 0.09 * place, node, name, tone(sign), moment.has_moved(name))
+            draw_tag(axis, moment, name, sign, (start[node] - 0.05 - 0.09 * place, node))
     labels = [f"{node} ✓" if selected[node] else str(node) for node in range(moment.num_nodes)]
     axis.set_yticks(range(moment.num_nodes), labels, fontsize=8)
     low, high = min(0.0, start.min()), max(1.0, finish.max())
@@ -133,7 +126,7 @@ def draw_strings_panel(axis: Axes, moment: Moment) -> None:
         axis.text(
             x[node], y, LETTERS[letters[node]], ha="center", va="center", fontsize=9, color=INK, zorder=3
         )  # fmt: skip
-        _cell(axis, x[node], y, TONES[0] if is_under else LINE, FAINT if is_under else "white")
+        draw_square(axis, x[node], y, FAINT if is_under else "white", TONES[0] if is_under else LINE)
         if node < split:
             axis.text(x[node], 0.66, str(node), ha="center", va="bottom", fontsize=6.5, color=SOFT)
     above: dict[int, int] = {}
@@ -152,13 +145,7 @@ def draw_strings_panel(axis: Axes, moment: Moment) -> None:
             depth = above.setdefault(node, 0)
             above[node] += 1
             y = 1.55 + 0.85 * depth if node < split else -2.5 - 0.62 * len(rows) - 0.85 * depth
-            _pill(axis, x[node], y, name, tone(sign), moment.has_moved(name))
+            draw_tag(axis, moment, name, sign, (x[node], y))
     left = -1.0 - (1.6 if rows else 0)
     axis.set(xlim=(left, split + 0.6), ylim=(-4.6 - 0.62 * len(rows), 3.4), aspect="equal")
     axis.set_axis_off()
-
-
-def _cell(axis: Axes, x: float, y: float, edge: str, face: str) -> None:
-    from matplotlib.patches import Rectangle
-
-    axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor=edge, linewidth=1.2, zorder=2))

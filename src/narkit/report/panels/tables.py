@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from narkit.algorithms.meanings import LETTERS
-from narkit.report.panels import CHANGED, FAINT, INK, LINE, PASSING, SOFT, Moment, number
+from narkit.report.panels import FAINT, INK, LINE, PASSING, SOFT, Moment, number
+from narkit.report.panels.marks import draw_square
 from narkit.spec import Kind
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def draw_tables_panel(axis: Axes, moment: Moment) -> None:
             if is_known and passing in (row, column):
                 face = PASSING
             has_changed = any(bool(moment.changed(name)[row, column]) for name in cells)
-            _cell(axis, column, row, face, has_changed)
+            draw_square(axis, column, row, face, LINE, outlined=has_changed)
             if is_known:
                 _write(axis, moment, main, beside, row, column, has_changed)
     axis.set_xticks(list(columns), _names(moment, columns), fontsize=7.5)
@@ -63,15 +64,6 @@ def _names(moment: Moment, nodes: range) -> list[str]:
         letters = moment.input("key").argmax(-1)
         return [LETTERS[letters[node]] for node in nodes]
     return [str(node) for node in nodes]
-
-
-def _cell(axis: Axes, x: float, y: float, face: str, has_changed: bool) -> None:
-    from matplotlib.patches import Rectangle
-
-    axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor=LINE, linewidth=0.8, zorder=1))
-    if has_changed:
-        inset = Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, fill=False, edgecolor=CHANGED, linewidth=1.8, zorder=2)
-        axis.add_patch(inset)
 
 
 def _write(axis: Axes, moment: Moment, main: str, beside: str | None, row: int, column: int, has_changed: bool) -> None:

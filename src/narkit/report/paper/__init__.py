@@ -15,8 +15,6 @@ import functools
 from dataclasses import dataclass
 from importlib import resources
 
-# Which columns of the table of algorithms belong to a processor; the baseline's as cited by the paper.
-
 # The paper's names of categories, in its order, and what `narkit.ALGORITHMS` calls them.
 CATEGORIES = {
     "Div.&C.": "divide and conquer",

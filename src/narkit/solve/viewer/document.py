@@ -14,9 +14,9 @@ import numpy as np
 
 from narkit.algorithms.meanings import value_names
 from narkit.report.drawings import completed_hint, drawing, signs
-from narkit.solve.problem import SCALAR_TOLERANCE
+from narkit.solve.problem import SCALAR_TOLERANCE, as_numbers, wrong
 from narkit.solve.viewer.attention import packed
-from narkit.solve.viewer.run import Run, compact, default_labels, differences
+from narkit.solve.viewer.run import Run, default_labels
 from narkit.spec import Kind, Probe, Stage
 
 SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "lists", "legend", "main")
@@ -84,8 +84,8 @@ def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
     found = [
         {"step": step, "probe": probe["name"]}
         for probe in probes
-        for step, wrong in enumerate(probe["wrong"] or [], start=probe["begins"])
-        if wrong
+        for step, places in enumerate(probe["wrong"] or [], start=probe["begins"])
+        if places
     ]
     return min(found, key=lambda error: error["step"], default=None)
 
@@ -110,7 +110,6 @@ def _probes(run: Run) -> list[dict[str, Any]]:
 
 
 def _probe(run: Run, name: str, probe: Probe, true: np.ndarray, network: np.ndarray | None) -> dict[str, Any]:
-    values = compact(probe, true, 1)
     described = {
         "name": name,
         "stage": str(probe.stage),
@@ -120,20 +119,19 @@ def _probe(run: Run, name: str, probe: Probe, true: np.ndarray, network: np.ndar
         "names": list(value_names(run.entry.name, name)),
         "drawnAs": completed_hint(run.entry, name) if probe.stage is Stage.OUTPUT else name,
         "unit": run.unit(name),
-        "truth": _by_changes(probe, values),
+        "truth": _by_changes(probe, true),
         "network": None,
         "wrong": None,
     }
     if network is not None:
-        predicted = compact(probe, network, 1)
-        wrong = differences(probe, values, predicted)
-        described["network"] = _by_changes(probe, predicted)
-        described["wrong"] = [np.flatnonzero(step).tolist() for step in wrong]
+        described["network"] = _by_changes(probe, network)
+        described["wrong"] = [np.flatnonzero(step).tolist() for step in wrong(probe, network, true)]
     return described
 
 
 def _by_changes(probe: Probe, steps: np.ndarray) -> list[list[float] | None]:
-    """The values of every step; None where they are those of the step before."""
+    """The values of every step, one number each; None where they are those of the step before."""
+    steps = as_numbers(probe, steps).reshape(len(steps), -1)
     rows: list[list[float] | None] = []
     for step, values in enumerate(steps):
         if step and np.array_equal(values, steps[step - 1]):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, assert_never
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from narkit.algorithms.meanings import LETTERS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError
-from narkit.solve.problem import SCALAR_TOLERANCE
-from narkit.spec import ALGORITHMS, Algorithm, Kind, Probe, Spec
+from narkit.spec import ALGORITHMS, Algorithm, Spec
 
 if TYPE_CHECKING:
+    from narkit.inference import Predictions
     from narkit.models.network import Reasoner
     from narkit.solve.answer import Answer
 
@@ -108,54 +108,23 @@ def default_labels(truth: Batch) -> tuple[str, ...]:
 
 def run_of_answer(answer: Answer) -> Run:
     """The run that an answer of `narkit.solve` comes from."""
-    from narkit.solve.viewer.attention import attention_over_time
     from narkit.solve.viewer.own_values import own_labels, own_values
 
-    return Run(
-        truth=answer.instance,
-        hints={name: np.asarray(values)[:, 0] for name, values in answer.predictions.hints.items()},
-        outputs={name: np.asarray(values)[0] for name, values in answer.predictions.outputs.items()},
-        labels=own_labels(answer),
-        network=answer.weights_name,
-        attention=attention_over_time(answer.network, answer.instance, answer.predictions.hint_logits),
-        notes=(*answer.notes, *answer.warnings),
-        own=own_values(answer),
-    )
+    run = _run(answer.instance, answer.network, answer.predictions, own_labels(answer), answer.weights_name)
+    return replace(run, notes=(*answer.notes, *answer.warnings), own=own_values(answer))
 
 
 def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> Run:
     """The run of a network on one instance: `truth` is a raw batch of one."""
     from narkit.inference import predict
+
+    return _run(truth, reasoner, predict(reasoner, truth), labels, network or reasoner.processor_name)
+
+
+def _run(truth: Batch, reasoner: Reasoner, predictions: Predictions, labels: Sequence[str], network: str) -> Run:
     from narkit.solve.viewer.attention import attention_over_time
 
-    predictions = predict(reasoner, truth)
     hints = {name: np.asarray(values)[:, 0] for name, values in predictions.hints.items()}
     outputs = {name: np.asarray(values)[0] for name, values in predictions.outputs.items()}
     attention = attention_over_time(reasoner, truth, predictions.hint_logits)
-    return Run(truth, hints, outputs, labels, network or reasoner.processor_name, attention)
-
-
-def compact(probe: Probe, values: np.ndarray, num_leading: int) -> np.ndarray:
-    """Values with one number per element: the node of a one-hot mask, the class of a category, -1 where none counts.
-
-    `num_leading` axes, those of time, stay as they are; the elements of a node or an edge probe become one axis.
-    """
-    leading = values.shape[:num_leading]
-    match probe.kind:
-        case Kind.MASK_ONE:
-            return np.where((values == 1).any(-1), values.argmax(-1), -1).reshape(*leading, -1)
-        case Kind.CATEGORICAL:
-            return np.where((values == 1).any(-1), values.argmax(-1), -1).reshape(*leading, -1)
-        case (
-            Kind.SCALAR | Kind.MASK | Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER
-        ):  # one number per element already
-            return values.reshape(*leading, -1)
-        case _:
-            assert_never(probe.kind)
-
-
-def differences(probe: Probe, true: np.ndarray, network: np.ndarray) -> np.ndarray:
-    """Where compact values of the network differ from true ones; what does not count in the truth never does."""
-    if probe.kind is Kind.SCALAR:
-        return np.abs(true - network) > SCALAR_TOLERANCE
-    return (true != -1) & (true != network)
+    return Run(truth, hints, outputs, labels, network, attention)

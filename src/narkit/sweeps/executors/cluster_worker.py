@@ -14,14 +14,14 @@ from typing import Any
 
 import jax
 
+from narkit.sweeps.cell_run import budgeted, missing_seconds, run_cell
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import How, Progress, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellProgress, How, SweepObserver, SweepOptions
 from narkit.sweeps.executors.processes import MEMORY_VARIABLES, SHARED_MEMORY
 from narkit.sweeps.executors.software import describe, difference
 from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
 from narkit.sweeps.failures import Failure
-from narkit.sweeps.life import budgeted, missing_seconds, run_cell
 from narkit.sweeps.plan import Predictor
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interruption
@@ -35,7 +35,7 @@ BETWEEN_STEPS = 2.0  # seconds between two reports of progress, where nothing bu
 
 
 @dataclass(frozen=True)
-class Order:
+class ClusterAssignment:
     """What a worker is to do: a cell, and how to run it."""
 
     cell: Cell
@@ -64,24 +64,24 @@ class Mailbox:
     """An actor that workers tell their progress to, for the driver to take; of each cell it keeps the latest only."""
 
     def __init__(self) -> None:
-        self._letters: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._messages: dict[tuple[str, str], tuple[Any, ...]] = {}
 
     def post(self, cell: str, method: str, arguments: tuple[Any, ...]) -> None:
-        self._letters.pop((cell, method), None)  # to the end of the line
-        self._letters[cell, method] = arguments
+        self._messages.pop((cell, method), None)  # to the end of the line
+        self._messages[cell, method] = arguments
 
     def take(self) -> list[tuple[str, str, tuple[Any, ...]]]:
-        letters, self._letters = self._letters, {}
-        return [(*key, arguments) for key, arguments in letters.items()]
+        messages, self._messages = self._messages, {}
+        return [(*key, arguments) for key, arguments in messages.items()]
 
 
-class _Teller(SweepObserver):
+class MailboxObserver(SweepObserver):
     """Posts what happens, and has new checkpoints stored."""
 
     def __init__(self, mailbox: Any, run: Path, storage: Storage | None):
         self._mailbox, self._run, self._storage = mailbox, run, storage
-        self._last: Progress | None = None
-        self._told = 0.0
+        self._last: CellProgress | None = None
+        self._sent_at = 0.0
         self.failure = ""  # in one line
 
     def cell_failed(self, cell: Cell, error: str) -> None:
@@ -90,60 +90,60 @@ class _Teller(SweepObserver):
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         self._mailbox.post.remote(cell.name, "cell_begins", (step, predicted))
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         if self._storage is not None:
             self._storage.push(self._run)
         last, self._last = self._last, progress
         is_news = last is None or (last.phase, last.scores) != (progress.phase, progress.scores)
-        if is_news or time.monotonic() - self._told >= BETWEEN_STEPS:
-            self._told = time.monotonic()
+        if is_news or time.monotonic() - self._sent_at >= BETWEEN_STEPS:
+            self._sent_at = time.monotonic()
             self._mailbox.post.remote(cell.name, "cell_progress", (progress,))
 
 
-def run_order(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
-    """The task of a cell. The order is unpickled here, since that may need the user's own code."""
+def run_assignment(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
+    """The task of a cell. The assignment is unpickled here, since that may need the user's own code."""
     code.install()
-    order: Order = pickle.loads(pickled)
-    if (differs := difference(order.software, describe(gpus=False))) is not None:
+    assignment: ClusterAssignment = pickle.loads(pickled)
+    if (differs := difference(assignment.software, describe(gpus=False))) is not None:
         return Result(How.CANNOT_GO_ON, differs)
-    _set_up(order)
-    if order.gpus and jax.default_backend() == "cpu" and os.environ.get("JAX_PLATFORMS") != "cpu":
+    _set_up(assignment)
+    if assignment.gpus and jax.default_backend() == "cpu" and os.environ.get("JAX_PLATFORMS") != "cpu":
         return Result(How.CANNOT_GO_ON, NO_GPU.format(platform.node()))
-    seconds = None if order.ends_at is None else max(0.0, order.ends_at - time.time())
-    with tempfile.TemporaryDirectory(prefix="narkit-cell-") as scratch, budgeted(seconds) as asked:
+    seconds = None if assignment.ends_at is None else max(0.0, assignment.ends_at - time.time())
+    with tempfile.TemporaryDirectory(prefix="narkit-cell-") as scratch, budgeted(seconds) as stop:
         try:
-            return _run(order, SweepDirectory(scratch), mailbox, asked)
+            return _run(assignment, SweepDirectory(scratch), mailbox, stop)
         except (CheckpointWriteError, OSError) as error:
             return Result(How.CANNOT_GO_ON, f"{error} (on {platform.node()})")
 
 
-def _set_up(order: Order) -> None:
+def _set_up(assignment: ClusterAssignment) -> None:
     """Sets this process up for the cell. Nothing has used a device in it, or it has run such a cell before."""
-    os.environ["NARKIT_COMMIT"] = order.commit  # the source files are the same, which was checked
-    if not order.gpus:
+    os.environ["NARKIT_COMMIT"] = assignment.commit  # the source files are the same, which was checked
+    if not assignment.gpus:
         jax.config.update("jax_platforms", "cpu")
-    elif order.gpus < 1 and not any(name in os.environ for name in MEMORY_VARIABLES):
-        os.environ[MEMORY_VARIABLES[0]] = f"{SHARED_MEMORY * order.gpus:.3f}"
+    elif assignment.gpus < 1 and not any(name in os.environ for name in MEMORY_VARIABLES):
+        os.environ[MEMORY_VARIABLES[0]] = f"{SHARED_MEMORY * assignment.gpus:.3f}"
     keep_compiled_programs()
 
 
-def _run(order: Order, directory: SweepDirectory, mailbox: Any, asked: Interruption) -> Result:
-    cell = order.cell
-    storage = None if order.storage is None else Storage(order.storage, cell)
+def _run(assignment: ClusterAssignment, directory: SweepDirectory, mailbox: Any, stop: Interruption) -> Result:
+    cell = assignment.cell
+    storage = None if assignment.storage is None else Storage(assignment.storage, cell)
     if storage is not None:
         directory.run(cell).mkdir(parents=True)
         storage.pull(directory.run(cell))
     predictor = Predictor.from_records(directory, [])
-    if order.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, asked)) > 0:
+    if assignment.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, stop)) > 0:
         return Result(How.NO_TIME, missing=missing)
     claim = directory.claim(cell)
     assert claim is not None  # nobody else knows of the folder
-    teller = _Teller(mailbox, directory.run(cell), storage)
+    observer = MailboxObserver(mailbox, directory.run(cell), storage)
     ended = run_cell(
         *(cell, directory, claim),
-        options=order.options,
-        asked=asked,
-        observer=teller,
+        options=assignment.options,
+        stop=stop,
+        observer=observer,
         predictor=predictor,
     )
     jax.clear_caches()
@@ -153,4 +153,4 @@ def _run(order: Order, directory: SweepDirectory, mailbox: Any, asked: Interrupt
         return Result(How.FINISHED, record=directory.record(cell).read_bytes(), weights=content)
     if ended.how is How.STOPPED and storage is not None:
         storage.push(directory.run(cell))
-    return Result(ended.how, teller.failure or ended.error, directory.failure(cell) or "", ended.kind)
+    return Result(ended.how, observer.failure or ended.error, directory.failure(cell) or "", ended.kind)

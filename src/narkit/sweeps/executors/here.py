@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import jax
 
+from narkit.sweeps.cell_run import missing_seconds, run_cell
 from narkit.sweeps.cells import Cell, Claim
 from narkit.sweeps.executor import Context, Ended, Executor, How, Task
-from narkit.sweeps.life import missing_seconds, run_cell
 from narkit.sweeps.plan import Predictor
 from narkit.training.interruption import Interruption
 from narkit.training.run import default_threads, keep_compiled_programs
-from narkit.training.trainer import COMPILING, Trainer
+from narkit.training.trainer import COMPILING, Hooks, Trainer
 
 
 class Here(Executor):
@@ -55,7 +55,7 @@ class Here(Executor):
     def wait(self) -> list[Ended]:
         assert self.waiting is not None
         waiting, self.waiting = self.waiting, None
-        cell, asked, directory = waiting.cell, self.context.asked, self.context.directory
+        cell, stop, directory = waiting.cell, self.context.stop, self.context.directory
         compiled = isinstance(waiting, _Ahead)
         if (missing := self._missing_seconds(cell, 0.0, compiled)) > 0:  # the cell before it took longer than predicted
             waiting.give_up()
@@ -67,10 +67,10 @@ class Here(Executor):
             ended = run_cell(
                 *(cell, directory, waiting.claim),
                 options=self.options,
-                asked=asked,
+                stop=stop,
                 observer=self.context.observer,
                 predictor=self.predictor,
-                make_trainer=(lambda: waiting.trainer(asked)) if isinstance(waiting, _Ahead) else None,
+                make_trainer=(lambda: waiting.trainer(stop)) if isinstance(waiting, _Ahead) else None,
                 training=self._training,
             )
         finally:
@@ -86,12 +86,12 @@ class Here(Executor):
         if not self.options.whole_cells:
             return 0.0
         context = self.context
-        return missing_seconds(cell, context.directory, self.predictor, context.asked, starts_in, compiled)
+        return missing_seconds(cell, context.directory, self.predictor, context.stop, starts_in, compiled)
 
     def _training(self) -> None:
         """The cell in hand trains: now the next one may be compiled."""
         self.may_compile = True
-        if not self.context.asked:
+        if not self.context.stop:
             self.context.more()
 
     def _let_go(self) -> None:
@@ -126,20 +126,20 @@ class _Ahead(_Waiting):
 
     def _prepare(self) -> None:
         try:
-            stop = self._cancelled.is_set
-            trainer = Trainer(self.cell.config, threads=self._threads, should_stop=stop, devices=self._devices)
+            hooks = Hooks(should_stop=self._cancelled.is_set)
+            trainer = Trainer(self.cell.config, hooks=hooks, threads=self._threads, devices=self._devices)
             trainer.prepare()
             self._trainer = trainer
         except Exception as error:  # raised again where the cell runs
             self._error = error
 
-    def trainer(self, asked: Interruption) -> Trainer:
+    def trainer(self, stop: Interruption) -> Trainer:
         """The trainer, as soon as it is ready. The time until then counts as compiling, the time before does not."""
         began = time.perf_counter()
-        while self._thread.is_alive() and not asked:
+        while self._thread.is_alive() and not stop:
             self._thread.join(0.1)
         if self._thread.is_alive():
-            raise asked.error("stopped while it was compiled")
+            raise stop.error("stopped while it was compiled")
         if self._error is not None:
             raise self._error
         assert self._trainer is not None

@@ -42,7 +42,7 @@ NO_TIME = 4  # and of one whose cell would not have fitted into the budget
 
 
 @dataclass(frozen=True)
-class Order:
+class Assignment:
     """What a process is to do: a cell, and how to run it."""
 
     cell: Cell
@@ -91,21 +91,21 @@ class Processes(Executor):
             pass_fds=(writing,),
         )
         os.close(writing)
-        order = Order(
+        assignment = Assignment(
             task.cell, self.context.directory, self.options, self.context.ends_at, tuple(self.finished), writing
         )
         assert process.stdin is not None
         try:
             with process.stdin as pipe:
                 pickle.dump(self.user_code, pipe)
-                pickle.dump(order, pipe)
+                pickle.dump(assignment, pipe)
         except BrokenPipeError:  # it has ended already, which is looked into as for any other
             pass
         self.workers.append(_Worker(task.cell, process, reading, self.events))
         return None
 
     def wait(self) -> list[Ended]:
-        while not self.context.asked:
+        while not self.context.stop:
             ended = [worker for worker in self.workers if worker.process.poll() is not None]
             self._pass_on(0.0 if ended else 0.1)
             if ended:

@@ -22,7 +22,7 @@ from narkit import machine
 from narkit.sweeps.cells import Cell, Claim, State, SweepError
 from narkit.sweeps.executor import Context, Ended, Executor, How, Task
 from narkit.sweeps.executors import resources, software
-from narkit.sweeps.executors.cluster_worker import Mailbox, Order, Result, run_order
+from narkit.sweeps.executors.cluster_worker import ClusterAssignment, Mailbox, Result, run_assignment
 from narkit.sweeps.executors.resources import Request
 from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
@@ -55,7 +55,7 @@ TOKENS = "RAY_AUTH_MODE"  # Ray's own variable: whether it sends a token to clus
 
 
 @dataclass
-class _Flight:
+class _Submission:
     """A cell in the hands of Ray."""
 
     cell: Cell
@@ -86,7 +86,7 @@ class Ray(Executor):
         *,
         gpus_per_cell: float | None = None,
         storage: str | None = None,
-        work: Callable[[ShippedCode, bytes, Any], Result] = run_order,
+        work: Callable[[ShippedCode, bytes, Any], Result] = run_assignment,
     ):
         check_gpus(gpus_per_cell)
         if address == AUTO:  # looked up as Ray does
@@ -94,10 +94,10 @@ class Ray(Executor):
         self.address, self.gpus_per_cell, self.work = address, gpus_per_cell, work
         # Workers have other working folders, so a path has to be whole.
         self.storage = storage if storage is None or "://" in storage else os.path.abspath(storage)
-        self.flights: dict[Any, _Flight] = {}
+        self.submissions: dict[Any, _Submission] = {}
         self.is_ours = False  # whether to disconnect at the end
         self.mailbox: Any = None
-        self.letters: Any = None  # asked of the mailbox
+        self.messages: Any = None  # requested from the mailbox
 
     def open(self, context: Context) -> None:
         self.context = context
@@ -220,7 +220,7 @@ class Ray(Executor):
     # Cells.
 
     def has_room(self) -> bool:
-        return len(self.flights) < self.slots
+        return len(self.submissions) < self.slots
 
     def start(self, task: Task) -> Ended | None:
         directory = self.context.directory
@@ -229,16 +229,24 @@ class Ray(Executor):
         if claim is None:
             return Ended(task.cell, How.TAKEN)
         directory.forget_failure(task.cell)
-        self._submit(_Flight(task.cell, claim, task.alone, time.monotonic()))
+        self._submit(_Submission(task.cell, claim, task.alone, time.monotonic()))
         return None
 
-    def _submit(self, flight: _Flight) -> None:
-        request = self._request(flight.cell, flight.alone)
-        order = Order(
-            *(flight.cell, self.options, self.context.ends_at, self.storage, self.software, self.commit, request.gpus)
+    def _submit(self, submission: _Submission) -> None:
+        request = self._request(submission.cell, submission.alone)
+        assignment = ClusterAssignment(
+            *(
+                submission.cell,
+                self.options,
+                self.context.ends_at,
+                self.storage,
+                self.software,
+                self.commit,
+                request.gpus,
+            )
         )
-        task = self.task.options(**request.options(), name=flight.cell.name)
-        self.flights[task.remote(self.code, pickle.dumps(order), self.mailbox)] = flight
+        task = self.task.options(**request.options(), name=submission.cell.name)
+        self.submissions[task.remote(self.code, pickle.dumps(assignment), self.mailbox)] = submission
 
     def _request(self, cell: Cell, alone: bool) -> Request:
         """What a cell asks for; alone, a whole GPU or all threads of a machine."""
@@ -265,7 +273,7 @@ class Ray(Executor):
             ) from None
 
     def _wait(self) -> list[Ended]:
-        while not self.context.asked:
+        while not self.context.stop:
             self._pass_on()
             ended = self._ended(TURN)
             if ended:
@@ -279,16 +287,16 @@ class Ray(Executor):
 
     def _ended(self, seconds: float) -> list[Ended]:
         """Waits so long for cells to end, and sees to all that have."""
-        references = list(self.flights)
+        references = list(self.submissions)
         ready, _ = ray.wait(references, num_returns=1, timeout=seconds)
         if ready and len(references) > 1:
             ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
         if ready:
             self._pass_on(TURN)
-        found = [self._end(self.flights.pop(reference), reference) for reference in ready]
+        found = [self._end(self.submissions.pop(reference), reference) for reference in ready]
         return [ended for ended in found if ended is not None]
 
-    def _end(self, flight: _Flight, reference: Any) -> Ended | None:
+    def _end(self, submission: _Submission, reference: Any) -> Ended | None:
         """Sees to a cell that Ray has done with; None if it was handed to it again."""
         try:
             result: Result = ray.get(reference)
@@ -298,25 +306,25 @@ class Ray(Executor):
             text = f"its worker ran out of memory: {_in_one_line(error)}"
             result = Result(How.FAILED, text, text, Failure.MEMORY)
         except exceptions.RayTaskError as error:
-            # The life of a cell turns its errors into results. This one came before it: narkit, the user's code or a
+            # `run_cell` turns errors of a cell into results. This one came before it: narkit, the user's code or a
             # package that it needs cannot be imported there, and no other cell would fare better.
             result = Result(How.CANNOT_GO_ON, f"its worker could not begin: {_last_line(error)}")
         except exceptions.RayError as error:
-            if flight.tries < MOST_TRIES and not self.context.asked:
-                self._try_again(flight, error)
+            if submission.tries < MOST_TRIES and not self.context.stop:
+                self._try_again(submission, error)
                 return None
-            text = f"its worker was lost {flight.tries} times, at last: {_in_one_line(error)}"
+            text = f"its worker was lost {submission.tries} times, at last: {_in_one_line(error)}"
             result = Result(How.FAILED, text, text)
-        return self._conclude(flight, result)
+        return self._conclude(submission, result)
 
-    def _try_again(self, flight: _Flight, error: Exception) -> None:
+    def _try_again(self, submission: _Submission, error: Exception) -> None:
         saved = "starts again" if self.storage is None else f"goes on from its last checkpoint in {self.storage}"
-        self.context.observer.remark(f"{flight.cell.name} lost its worker ({type(error).__name__}) and {saved}")
-        flight.tries += 1
-        self._submit(flight)
+        self.context.observer.remark(f"{submission.cell.name} lost its worker ({type(error).__name__}) and {saved}")
+        submission.tries += 1
+        self._submit(submission)
 
-    def _conclude(self, flight: _Flight, result: Result) -> Ended:
-        cell, claim, observer = flight.cell, flight.claim, self.context.observer
+    def _conclude(self, submission: _Submission, result: Result) -> Ended:
+        cell, claim, observer = submission.cell, submission.claim, self.context.observer
         directory = self.context.directory
         if result.how is How.FINISHED:
             directory.keep(cell, result.record, result.weights)
@@ -324,12 +332,12 @@ class Ray(Executor):
             if self.storage is not None:
                 with contextlib.suppress(Exception):  # this machine may not see it
                     Storage(self.storage, cell).forget()
-            observer.cell_finished(cell, RunRecord.load(directory.record(cell)), time.monotonic() - flight.began)
+            observer.cell_finished(cell, RunRecord.load(directory.record(cell)), time.monotonic() - submission.began)
             return Ended(cell, How.FINISHED)
         if result.how is How.FAILED:
             directory.fail(cell, result.details or result.error)
             observer.cell_failed(cell, result.error)
-        elif result.how is How.STOPPED and flight.has_begun:
+        elif result.how is How.STOPPED and submission.has_begun:
             saved = "nothing was kept: there is no storage" if self.storage is None else f"saved in {self.storage}"
             observer.cell_stopped(cell, f"stopped; {saved}")
         elif result.how is How.CANNOT_GO_ON:
@@ -339,39 +347,39 @@ class Ray(Executor):
 
     def _pass_on(self, seconds: float = 0.0) -> None:
         """Tells the observer what the workers have said, waiting so long for the mailbox."""
-        if self.letters is None:
-            self.letters = self.mailbox.take.remote()
-        if not ray.wait([self.letters], timeout=seconds)[0]:
+        if self.messages is None:
+            self.messages = self.mailbox.take.remote()
+        if not ray.wait([self.messages], timeout=seconds)[0]:
             return
-        taken, self.letters = self.letters, None
+        taken, self.messages = self.messages, None
         try:
-            letters = ray.get(taken)
+            messages = ray.get(taken)
         except exceptions.RayError:  # the mailbox moves to another machine; only progress is lost
             return
-        flights = {flight.cell.name: flight for flight in self.flights.values()}
-        for name, method, arguments in letters:
-            if name in flights:  # else it comes too late
-                flights[name].has_begun = True
-                getattr(self.context.observer, method)(flights[name].cell, *arguments)
+        submissions = {submission.cell.name: submission for submission in self.submissions.values()}
+        for name, method, arguments in messages:
+            if name in submissions:  # else it comes too late
+                submissions[name].has_begun = True
+                getattr(self.context.observer, method)(submissions[name].cell, *arguments)
 
     def close(self) -> None:
         """Has all cells stop, those that run after they have saved, and waits for them."""
         if ray.is_initialized():  # else the cluster is lost, and Ray would start another one here
             self._end_all()
-        for flight in self.flights.values():
-            flight.claim.release()
-        self.flights.clear()
+        for submission in self.submissions.values():
+            submission.claim.release()
+        self.submissions.clear()
         if self.is_ours:
             ray.shutdown()
 
     def _end_all(self) -> None:
         with contextlib.suppress(exceptions.RayError, ConnectionError):
-            for reference in self.flights:
+            for reference in self.submissions:
                 ray.cancel(reference)
             ends = time.monotonic() + (TO_STOP if self.storage is None else TO_SAVE)
-            while self.flights and time.monotonic() < ends:
+            while self.submissions and time.monotonic() < ends:
                 self._ended(TURN)
-            for reference in self.flights:
+            for reference in self.submissions:
                 ray.cancel(reference, force=True)
             if self.mailbox is not None:
                 ray.kill(self.mailbox)
@@ -410,8 +418,8 @@ def check_reachable(address: str) -> None:
 def _as_function(work: Callable[..., Result]) -> Callable[..., Result]:
     """Ray takes functions only, and `work` may be anything that can be called."""
 
-    def run_cell(code: ShippedCode, order: bytes, mailbox: Any) -> Result:
-        return work(code, order, mailbox)
+    def run_cell(code: ShippedCode, assignment: bytes, mailbox: Any) -> Result:
+        return work(code, assignment, mailbox)
 
     run_cell.__annotations__ = {}  # sent along, they would need this file there
     return run_cell

@@ -23,7 +23,7 @@ class Request:
     memory: int = 0
 
     def options(self) -> dict[str, float]:
-        """As Ray wants it."""
+        """The request as options of a Ray task."""
         return {"num_gpus": self.gpus, "num_cpus": self.cpus} | ({"memory": self.memory} if self.memory else {})
 
 
@@ -60,7 +60,7 @@ def host_memory(predicted_bytes: float, machines: Iterable[Mapping[str, float]])
 
 
 def default_threads(machines: Iterable[Mapping[str, float]], gpus: float) -> int:
-    """Threads of a cell where nobody said: with GPUs a fair share of the scarcest machine's, at most 8; else one."""
+    """Threads of a cell by default: with GPUs a fair share of the scarcest machine's, at most 8; else one."""
     if not gpus:
         return 1
     fair = [machine.get(CPU, 0.0) / machine[GPU] * gpus for machine in machines if machine.get(GPU)]

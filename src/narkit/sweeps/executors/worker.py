@@ -9,10 +9,10 @@ import sys
 import time
 from typing import BinaryIO
 
+from narkit.sweeps.cell_run import budgeted, missing_seconds, run_cell
 from narkit.sweeps.cells import Cell
-from narkit.sweeps.executor import Progress, SweepObserver
-from narkit.sweeps.executors.processes import CANNOT_GO_ON, NO_TIME, Order
-from narkit.sweeps.life import budgeted, missing_seconds, run_cell
+from narkit.sweeps.executor import CellProgress, SweepObserver
+from narkit.sweeps.executors.processes import CANNOT_GO_ON, NO_TIME, Assignment
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.user_code import UserCode
 from narkit.training.checkpoint import CheckpointWriteError
@@ -21,7 +21,7 @@ from narkit.training.record import RunRecord
 from narkit.training.run import keep_compiled_programs
 
 
-class Told(SweepObserver):
+class PipeObserver(SweepObserver):
     """Writes what happens into a pipe, for the observer of the sweep."""
 
     def __init__(self, pipe: BinaryIO):
@@ -35,7 +35,7 @@ class Told(SweepObserver):
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         self._say("cell_begins", step, predicted)
 
-    def cell_progress(self, cell: Cell, progress: Progress) -> None:
+    def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         self._say("cell_progress", progress)
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
@@ -57,28 +57,28 @@ class Told(SweepObserver):
 def main() -> int:
     user_code: UserCode = pickle.load(sys.stdin.buffer)
     user_code.install()
-    order: Order = pickle.load(sys.stdin.buffer)
+    assignment: Assignment = pickle.load(sys.stdin.buffer)
     keep_compiled_programs()
-    seconds = None if order.ends_at is None else max(0.0, order.ends_at - time.time())
-    with open(order.events, "wb") as pipe, budgeted(seconds) as asked:
-        observer = Told(pipe)
+    seconds = None if assignment.ends_at is None else max(0.0, assignment.ends_at - time.time())
+    with open(assignment.events, "wb") as pipe, budgeted(seconds) as stop:
+        observer = PipeObserver(pipe)
         try:
-            return _run(order, observer, asked)
+            return _run(assignment, observer, stop)
         except (CheckpointWriteError, OSError) as error:
             observer.remark(f"Error: {error}")
             return CANNOT_GO_ON
 
 
-def _run(order: Order, observer: Told, asked: Interruption) -> int:
-    cell, directory = order.cell, order.directory
-    predictor = Predictor.from_records(directory, order.finished)
-    if order.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, asked)) > 0:
+def _run(assignment: Assignment, observer: PipeObserver, stop: Interruption) -> int:
+    cell, directory = assignment.cell, assignment.directory
+    predictor = Predictor.from_records(directory, assignment.finished)
+    if assignment.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, stop)) > 0:
         observer.cell_not_started(cell, missing)
         return NO_TIME
     claim = directory.claim(cell)
     if claim is None:
         return 0
-    run_cell(cell, directory, claim, options=order.options, asked=asked, observer=observer, predictor=predictor)
+    run_cell(cell, directory, claim, options=assignment.options, stop=stop, observer=observer, predictor=predictor)
     return 0  # how it ended stands in the folder
 
 

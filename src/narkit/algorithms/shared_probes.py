@@ -1,6 +1,10 @@
-"""The probes that many graph algorithms share, described once."""
+"""The probes that several algorithms share, described once."""
 
-from narkit.spec import edge, graph, node
+from narkit.spec import constant, edge, graph, node
+
+# Arrays.
+POSITION = node("scalar", "position of the node in the given order")
+GIVEN_ORDER = constant(node("pointer", "the node before this one in the given order; the first: itself"))
 
 WHITE, GRAY, BLACK = 0, 1, 2  # the colours of a depth-first search: not seen, on the stack, finished
 TICK = 0.01  # one unit of a depth-first search's clock

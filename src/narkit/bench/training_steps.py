@@ -9,36 +9,35 @@ from typing import Any, Protocol
 
 import jax
 
-from narkit import fused
 from narkit.bench.train_record import NARKIT, PLAIN
 from narkit.errors import UnknownNameError
 from narkit.training.config import TrainConfig
-from narkit.training.feed import Meal
+from narkit.training.feed import TrainingBatch
 from narkit.training.programs import Programs
 
 PLAIN_SCRIPT = Path(__file__).parents[3] / "benchmarks" / "plain_team.py"
 
 
-class Subject(Protocol):
+class TrainingStep(Protocol):
     """A training step of all seeds, with the state that it changes."""
 
     implementation: str
     config: TrainConfig
 
-    def compile(self, meal: Meal) -> jax.stages.Compiled:
-        """The program for meals of this shape; compiled once."""
+    def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
+        """The program for batches of this shape; compiled once."""
         ...
 
-    def run(self, meal: Meal) -> jax.Array:
+    def run(self, batch: TrainingBatch) -> jax.Array:
         """Hands one step to the device; returns the losses."""
         ...
 
-    def processor_steps(self, meal: Meal) -> int:
-        """How many steps the processor takes on a meal."""
+    def processor_steps(self, batch: TrainingBatch) -> int:
+        """How many steps the processor takes on a batch."""
         ...
 
 
-class NarkitSubject:
+class NarkitStep:
     """The training step that `narkit.train` takes."""
 
     implementation = NARKIT
@@ -47,20 +46,20 @@ class NarkitSubject:
         self.config = config
         self.programs = Programs(config)
         self.state = self.programs.initial_state()
-        self._blank = jax.eval_shape(lambda: self.state)  # compiling must not hold on to a state that is used up
+        self._shapes = jax.eval_shape(lambda: self.state)  # compiling must not hold on to a state that is used up
 
-    def compile(self, meal: Meal) -> jax.stages.Compiled:
-        return self.programs.compile_step(self._blank, meal.packed)
+    def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
+        return self.programs.compile_step(self._shapes, batch.packed)
 
-    def run(self, meal: Meal) -> jax.Array:
-        self.state, losses = self.programs.train_step(self.state, meal.packed)
+    def run(self, batch: TrainingBatch) -> jax.Array:
+        self.state, losses = self.programs.train_step(self.state, batch.packed)
         return losses
 
-    def processor_steps(self, meal: Meal) -> int:
-        return meal.num_steps
+    def processor_steps(self, batch: TrainingBatch) -> int:
+        return batch.num_steps
 
 
-class PlainSubject:
+class PlainStep:
     """The same network written out in plain JAX, from `benchmarks/plain_team.py`.
 
     Its loop is a scan, so it takes as many steps as the hints have rows.
@@ -74,28 +73,28 @@ class PlainSubject:
         self.config = config
         self._plain: Any = load_plain_team()
         self._state = self._plain.initial_state(config)
-        self._blank = jax.eval_shape(lambda: self._state)
+        self._shapes = jax.eval_shape(lambda: self._state)
         step = self._plain.training_step(config)
         self._jit = jax.jit(lambda state, packed: step(state, packed.unpack()), donate_argnums=0)
         self._compiled: dict[tuple, jax.stages.Compiled] = {}
 
-    def compile(self, meal: Meal) -> jax.stages.Compiled:
-        key = meal.packed.layout
+    def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
+        key = batch.packed.layout
         if key not in self._compiled:
-            self._compiled[key] = self._jit.lower(self._blank, meal.packed).compile()
+            self._compiled[key] = self._jit.lower(self._shapes, batch.packed).compile()
         return self._compiled[key]
 
-    def run(self, meal: Meal) -> jax.Array:
-        self._state, losses = self.compile(meal)(self._state, meal.packed)
+    def run(self, batch: TrainingBatch) -> jax.Array:
+        self._state, losses = self.compile(batch)(self._state, batch.packed)
         return losses
 
-    def processor_steps(self, meal: Meal) -> int:
-        return most_steps(meal)
+    def processor_steps(self, batch: TrainingBatch) -> int:
+        return most_steps(batch)
 
 
-def most_steps(meal: Meal) -> int:
-    """How many processor steps a meal has room for."""
-    return max(1, meal.packed.layout.num_rows - 1)
+def most_steps(batch: TrainingBatch) -> int:
+    """How many processor steps a batch has room for."""
+    return max(1, batch.packed.layout.num_rows - 1)
 
 
 def load_plain_team() -> ModuleType:
@@ -109,8 +108,3 @@ def load_plain_team() -> ModuleType:
     module = importlib.util.module_from_spec(module_spec)
     module_spec.loader.exec_module(module)
     return module
-
-
-def paths_taken(algorithm: str, processor: str, num_nodes: int, hidden_size: int) -> dict[str, str]:
-    """Which part of a network runs as a fused kernel and which as plain JAX."""
-    return fused.report_paths(algorithm, processor, num_nodes, hidden_size)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import jax
 
 from narkit.bench import launches
-from narkit.bench.projection import Evaluations
-from narkit.bench.subjects import NarkitSubject, Subject
+from narkit.bench.evaluations import Evaluations
 from narkit.bench.train_record import Compilation
-from narkit.training.feed import Feed, Meal
+from narkit.bench.training_steps import NarkitStep, TrainingStep
+from narkit.training.feed import Feed, TrainingBatch
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Job:
 
     size: int
     feed: Feed
-    meal: Meal | None = None
+    batch: TrainingBatch | None = None
     program: jax.stages.Compiled | None = None
     seconds: float = 0.0  # that it took to compile it
     error: Exception | None = None
@@ -30,9 +30,9 @@ class Job:
 
 @dataclass
 class Prepared:
-    """A subject that is ready to be measured."""
+    """A training step that is ready to be measured."""
 
-    subject: Subject
+    training_step: TrainingStep
     jobs: list[Job]
     evaluations: Evaluations | None = None
     evaluation_seconds: list[float] = field(default_factory=list)
@@ -40,25 +40,25 @@ class Prepared:
 
     @property
     def seconds(self) -> list[float]:
-        """Of every program."""
+        """How long each program took to compile."""
         return [job.seconds for job in self.jobs if job.program is not None] + self.evaluation_seconds
 
 
-def prepare(subject: Subject, sizes: Sequence[int], evaluation: bool) -> Prepared:
-    """Lays out what has to be compiled for a subject."""
-    jobs = [Job(size, Feed(subject.config.replace(sizes=(size,)))) for size in sizes]
-    if not (evaluation and isinstance(subject, NarkitSubject)):
-        return Prepared(subject, jobs)
-    return Prepared(subject, jobs, Evaluations(subject))
+def prepare(training_step: TrainingStep, sizes: Sequence[int], evaluation: bool) -> Prepared:
+    """Lays out what has to be compiled for a training step."""
+    jobs = [Job(size, Feed(training_step.config.replace(sizes=(size,)))) for size in sizes]
+    if not (evaluation and isinstance(training_step, NarkitStep)):
+        return Prepared(training_step, jobs)
+    return Prepared(training_step, jobs, Evaluations(training_step))
 
 
 def compile_together(
     group: Sequence[Prepared], steps: int, threads: int, is_over: Callable[[], bool]
 ) -> list[Compilation]:
-    """Compiles the programs of some subjects, as many at a time as there are threads. Errors stay with their job."""
+    """Compiles programs, as many at a time as there are threads. Errors stay with their job."""
     tasks: list[Callable[[], None]] = []
     for prepared in group:
-        tasks += [lambda p=prepared, job=job: _compile_job(p.subject, job, steps) for job in prepared.jobs]
+        tasks += [lambda p=prepared, job=job: _compile_job(p.training_step, job, steps) for job in prepared.jobs]
         if prepared.evaluations is not None:
             tasks += [
                 lambda p=prepared, run=run: _compile_evaluation(p, run) for run in prepared.evaluations.compile_jobs()
@@ -66,28 +66,28 @@ def compile_together(
     start = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda task: None if is_over() else task(), tasks))
-    wall = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     everything = sum(sum(prepared.seconds) for prepared in group) or 1.0
     found = []
     for prepared in group:
-        config, seconds = prepared.subject.config, prepared.seconds
-        share = wall * sum(seconds) / everything
-        implementation = prepared.subject.implementation
+        config, seconds = prepared.training_step.config, prepared.seconds
+        share = elapsed * sum(seconds) / everything
+        implementation = prepared.training_step.implementation
         found.append(
             Compilation(implementation, config.processor, config.algorithms[0], len(seconds), share, threads, seconds)
         )
     return found
 
 
-def _compile_job(subject: Subject, job: Job, steps: int) -> None:
+def _compile_job(training_step: TrainingStep, job: Job, steps: int) -> None:
     """Compiles the program of the steps to be measured. It has room for the longest of their trajectories."""
     try:
         job.feed.measure(steps)
-        job.meal = job.feed.meal(0)
+        job.batch = job.feed.batch(0)
         start = time.perf_counter()
-        job.program = subject.compile(job.meal)
+        job.program = training_step.compile(job.batch)
         job.seconds = time.perf_counter() - start
-    except Exception as error:  # reported with the cell; the others go on
+    except Exception as error:  # reported with its size; the others go on
         job.error = error
 
 
@@ -112,7 +112,7 @@ def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | 
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:
-    """Arguments, results and temporary room of a program."""
+    """How many bytes the arguments, results and temporary arrays of a program take."""
     stats = program.memory_analysis()
     if stats is None:
         return None

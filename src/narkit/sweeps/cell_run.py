@@ -1,4 +1,4 @@
-"""The life of a cell, from its claim to its record: the same wherever it runs."""
+"""How one cell is run, from its claim to its record: the same wherever it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from narkit.models.serialization import save
 from narkit.sweeps.cells import Cell, Claim, SweepDirectory
-from narkit.sweeps.executor import Ended, How, Progress, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions
 from narkit.sweeps.failures import kind_of
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
@@ -43,13 +43,13 @@ def run_cell(
     claim: Claim,
     *,
     options: SweepOptions,
-    asked: Interruption,
+    stop: Interruption,
     observer: SweepObserver,
     predictor: Predictor,
     make_trainer: Callable[[], Trainer] | None = None,
     training: Callable[[], None] = lambda: None,
 ) -> Ended:
-    """Runs a claimed cell to its end, or until `asked`, and gives the claim back.
+    """Runs a claimed cell to its end, or until `stop` is true, and gives the claim back.
 
     `make_trainer` may give one whose programs have been compiled before, and `training` is called when training begins.
     A disk that cannot be written to raises `CheckpointWriteError` or `OSError`: no other cell would fare better, and
@@ -65,7 +65,7 @@ def run_cell(
     try:
         directory.forget_failure(cell)
         record = train_until(
-            asked,
+            stop,
             cell.config,
             make_trainer or new_trainer,
             directory.run(cell),
@@ -74,10 +74,10 @@ def run_cell(
         )
         keeps_weights = options.weights is None or cell.system.name in options.weights
         record = finish_cell(directory, cell, record, keeps_weights)
-    except (Interrupted, OutOfTime) as stop:
+    except (Interrupted, OutOfTime) as stopped:
         claim.release()
-        observer.cell_stopped(cell, str(stop))
-        return Ended(cell, How.STOPPED, str(stop))
+        observer.cell_stopped(cell, str(stopped))
+        return Ended(cell, How.STOPPED, str(stopped))
     except (CheckpointWriteError, OSError):
         claim.release()
         raise
@@ -97,7 +97,7 @@ def missing_seconds(
     cell: Cell,
     directory: SweepDirectory,
     predictor: Predictor,
-    asked: Interruption,
+    stop: Interruption,
     starts_in: float = 0.0,
     compiled: bool = False,
 ) -> float:
@@ -109,7 +109,7 @@ def missing_seconds(
     if not predicted.is_known:
         return 0.0
     needed = predicted.seconds - (predicted.compiling if compiled else 0.0)
-    return SPARE_SHARE * needed - (asked.deadline - time.monotonic() - starts_in)
+    return SPARE_SHARE * needed - (stop.deadline - time.monotonic() - starts_in)
 
 
 class _Reporter(Callback):
@@ -117,36 +117,36 @@ class _Reporter(Callback):
 
     def __init__(self, cell: Cell, observer: SweepObserver, training: Callable[[], None]):
         self._cell, self._observer, self._training = cell, observer, training
-        self._told = 0.0
+        self._reported_at = 0.0
 
     def on_prepare(self, trainer: Trainer) -> None:
-        self._tell("compiling", trainer)
+        self._report("compiling", trainer)
 
     def on_start(self, trainer: Trainer) -> None:
-        self._tell("training", trainer)
+        self._report("training", trainer)
         self._training()
 
     def on_step(self, trainer: Trainer) -> None:
-        if time.monotonic() - self._told >= BETWEEN_STEPS:
-            self._tell("training", trainer)
+        if time.monotonic() - self._reported_at >= BETWEEN_STEPS:
+            self._report("training", trainer)
 
     def on_point(self, trainer: Trainer, point: Point) -> None:
-        self._tell("training", trainer)
+        self._report("training", trainer)
 
     def on_test(self, trainer: Trainer) -> None:
-        self._tell("testing", trainer)
+        self._report("testing", trainer)
         self._training()
 
-    def _tell(self, phase: str, trainer: Trainer) -> None:
-        self._told = time.monotonic()
+    def _report(self, phase: str, trainer: Trainer) -> None:
+        self._reported_at = time.monotonic()
         self._observer.cell_progress(self._cell, progress_of(trainer, phase))
 
 
-def progress_of(trainer: Trainer, phase: str) -> Progress:
+def progress_of(trainer: Trainer, phase: str) -> CellProgress:
     """Where a run stands, as plain numbers."""
     finite = np.isfinite(trainer.latest_loss)
     scores = trainer.progress.curve[-1].scores if trainer.progress.curve else {}
-    return Progress(
+    return CellProgress(
         phase,
         trainer.progress.step,
         trainer.config.steps,

@@ -1,4 +1,4 @@
-"""Rooms for batches, in a model of an allocator that gives the smallest free piece, as that of JAX on GPUs does."""
+"""Memory for batches, in a model of an allocator that gives the smallest free piece, as that of JAX on GPUs does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from narkit.training.rooms import build_walls, make_rooms
+from narkit.training.batch_memory import reserve_blocks, separators
 
 LARGEST_PROGRAM = 20_000_000_000
 PROGRAMS = [int(share * LARGEST_PROGRAM) for share in (0.02, 0.1, 0.4, 0.7, 1.0)]  # of five sizes, in turn
@@ -66,17 +66,17 @@ def train(memory: Memory, steps: int = 500) -> int:
     return steps
 
 
-def test_programs_find_a_place_beside_rooms_and_not_without() -> None:
+def test_programs_find_a_place_beside_reserved_blocks_and_not_without() -> None:
     size = int(1.1 * LARGEST_PROGRAM)
     assert train(Memory(size)) < 100
     memory = Memory(size)
-    walls = build_walls(sum(ARRAYS), BATCHES, memory.allocate)
-    assert len(walls) == BATCHES
+    between = separators(sum(ARRAYS), BATCHES, memory.allocate)
+    assert len(between) == BATCHES
     assert train(memory) == 500
 
 
-def test_memory_that_is_not_counted_has_no_rooms() -> None:
-    assert make_rooms(10**6, 24) == []
+def test_where_memory_is_not_counted_nothing_is_reserved() -> None:
+    assert reserve_blocks(10**6, 24) == []
 
 
 def test_memory_is_the_smallest_piece() -> None:

@@ -1,0 +1,53 @@
+"""How long a validation and a pass over the official test split take."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+
+import jax
+
+from narkit.bench.train_record import EvaluationTime
+from narkit.bench.training_steps import NarkitStep
+from narkit.data.splits import load_split
+from narkit.training.evaluation import EvaluationSet, validation_batch
+from narkit.training.trainer import TEST_PART, VALIDATION_PART
+
+
+class Evaluations:
+    """The validation sets and the test split of one algorithm, as training uses them."""
+
+    def __init__(self, training_step: NarkitStep):
+        config = training_step.config
+        self._step = training_step
+        self._name = config.algorithms[0]
+        self._validations = [
+            EvaluationSet.of(validation_batch(self._name, validation), VALIDATION_PART, keep=True)
+            for validation in config.validations
+        ]
+        # With hints, as a run scores it: the program that counts them is another one.
+        self._test = EvaluationSet.of(load_split(self._name, "test"), TEST_PART, with_hints=True)
+
+    def compile_jobs(self) -> list[Callable[[], object]]:
+        """One function per program to be compiled."""
+        parameters = jax.eval_shape(lambda: self._step.state.parameters)
+        programs = self._step.programs
+        return [
+            functools.partial(programs.compile_prediction, parameters, next(each.parts()), each.with_hints)
+            for each in (*self._validations, self._test)
+        ]
+
+    def timed(self) -> EvaluationTime:
+        """Seconds of one validation and one test; the first run of each program is not counted."""
+        programs, parameters = self._step.programs, self._step.state.parameters
+
+        def seconds(*sets: EvaluationSet) -> float:
+            start = time.perf_counter()
+            for evaluation in sets:
+                evaluation.scores(programs, parameters)
+            return time.perf_counter() - start
+
+        for each in (*self._validations, self._test):
+            programs.predict(parameters, next(each.parts()), each.with_hints)
+        return EvaluationTime(self._step.config.processor, self._name, seconds(*self._validations), seconds(self._test))

@@ -1,0 +1,27 @@
+"""Lines and tables on a console, the same way everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Prints a line as it is: not folded, and nothing in it is taken for markup or coloured."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """Prints a table whose first column holds names and whose others hold numbers."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left")
+    for i, column in enumerate(header):
+        table.add_column(column, justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
