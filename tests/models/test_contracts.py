@@ -79,8 +79,8 @@ class Subject:
         return narkit.ALGORITHMS[self.batch.algorithm].transformed_spec
 
 
-# Every option of the interfaces but `growing_hints`, whose gradient is not that of its values and is meant not to be (see
-# `test_growing_hints.py`); behind the name of a processor the mark stands for them.
+# Every option of the interfaces but `growing_hints`, whose gradient is not that of its values and is not meant to be
+# (`test_growing_hints.py` has it); behind the name of a processor the mark stands for them.
 INTERFACES = {"edge_pointers": "lossless", "node_pointers": "both", "keep_pointers": True, "comparisons": True}
 MARK = "*"
 
