@@ -1,6 +1,7 @@
 # Every target sets up its own virtual environment; a fresh machine needs Python 3.11 or later and make.
 #   make demo    train TEAM on the CPU in about two minutes, score it, and draw its curves and its attention
 #   make test    the default test suite
+#   make check   the inner loop, within a minute: ruff, which package may import which, the quickest tests of all packages
 #   make lint    ruff, pyright, and which package may import which
 #   make docs    build the documentation site into site/; `make docs-serve` shows it
 #   make clean   remove what the targets made
@@ -8,14 +9,31 @@
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+# Neither sources nor tests are compiled to bytecode anew by every process that tests start.
+unexport PYTHONDONTWRITEBYTECODE
+# The longest files first (tests/conftest.py says which), so that the workers end together.
+WORKERS := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test lint docs docs-serve clean
+QUICK := $(addprefix tests/,test_import.py test_files.py test_hygiene.py test_settings.py test_faults.py test_compiler.py \
+  algorithms/test_randomness.py algorithms/test_divide_and_conquer.py data/test_blocks.py data/test_stream.py \
+  models/test_scoring.py models/test_triplet_edge_attention.py models/test_parameters.py loops/test_time_loop.py \
+  fused/test_paths.py fused/test_narrow_product.py training/test_selection.py training/test_config.py \
+  training/test_rooms.py sweeps/test_systems.py report/test_statistics.py report/test_tables.py solve/test_bad_input.py \
+  interop/test_networkx.py cli/test_failures.py bench/test_launches.py docs/test_documents.py)
+
+.PHONY: demo test check lint docs docs-serve clean
 
 demo: $(STAMP)
 	$(VENV)/bin/narkit demo
 
 test: $(STAMP)
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+	$(VENV)/bin/python -m pytest $(WORKERS)
+
+check: $(STAMP)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m pytest $(WORKERS) -q $(QUICK)
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
@@ -42,5 +60,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist demo site
+	rm -rf $(VENV) .venv-* .pytest_cache .test_cache .ruff_cache .hypothesis .import_linter_cache build dist demo site
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,31 +1,73 @@
 """What all tests share. Shapes and types of the models and kernels are checked at run time."""
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-# Programs are tiny here and most of the time goes into compiling them.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-
 import pytest
-from jaxtyping import install_import_hook
 
-# Only these packages: the hook would break Numba's decorators.
-install_import_hook(["narkit.models", "narkit.loops", "narkit.fused"], "beartype.beartype")
+from .compiled import FOLDER, share_compiled_programs
+
+
+def _check_shapes() -> None:
+    """Checks types and shapes at run time, of these packages only: the hook would break Numba's decorators."""
+    from jaxtyping import install_import_hook
+
+    install_import_hook(["narkit.models", "narkit.loops", "narkit.fused"], "beartype.beartype")
+
+
+share_compiled_programs()  # before JAX and Numba are imported
+_check_shapes()
+
+
+# Files that take longest, the longest first. Where workers share the files (`make test`), they begin with these, so
+# that in the end none waits for another.
+LONGEST = (
+    *("models/test_contracts.py", "fused/test_fused.py", "fused/test_fused_damping.py", "training/test_resuming.py"),
+    *("fused/test_fused_team_options.py", "sweeps/test_sweep_processes.py", "interop/test_clrs.py"),
+    *(
+        "sweeps/test_sweep.py",
+        "training/test_training.py",
+        "fused/test_fused_latent_step.py",
+        "data/test_distribution.py",
+    ),
+    *("models/test_interfaces.py", "training/test_commands.py", "sweeps/test_executors.py", "models/test_network.py"),
+    *("models/test_one_file.py", "algorithms/test_graph_connectivity.py", "models/test_attention_options.py"),
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(scope="session")
 def release_programs() -> Callable[[], None]:
-    """Lets go of compiled programs: a process that keeps hundreds runs out of memory mappings."""
+    """Lets go of compiled programs where they are many: a process that keeps all runs out of memory mappings."""
     return _release_programs
 
 
 def _release_programs() -> None:
-    if "jax" in sys.modules:
+    if "jax" in sys.modules and _mappings() > MOST_MAPPINGS:
         sys.modules["jax"].clear_caches()
         gc.collect()
+
+
+MOST_MAPPINGS = 20_000  # of 65,530, beyond which Linux lets a process have no more
+
+
+def _mappings() -> int:
+    maps = Path("/proc/self/maps")
+    return maps.read_bytes().count(b"\n") if maps.exists() else 0
+
+
+@pytest.fixture(scope="session")
+def program_cache() -> Path:
+    """Where the compiled programs of all tests are kept, also those of processes that tests start."""
+    return FOLDER / "programs"
 
 
 @pytest.fixture(autouse=True, scope="module")

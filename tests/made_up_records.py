@@ -81,7 +81,8 @@ def _selected(rules: Mapping[str, Rule], curve: list[Point], lost: np.ndarray) -
     selection = Selection.start(rules, nothing)
     for point in curve:
         parts = [{name: np.array(row) for name, row in part.items()} for part in point.of(RAW)]
-        validated = dict.fromkeys((RAW, AVERAGED), Validated(nothing, *parts))  # both score the same
+        found = Validated(nothing, *parts)
+        validated: dict[str, Validated] = {RAW: found, AVERAGED: found}  # both score the same
         selection.update(point.step, validated, ~lost | (point.step <= 4321))
     return {rule: Chosen(selection.steps[rule], selection.scores[rule]) for rule in rules}
 

@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -33,6 +34,7 @@ def prototype():
     found = {}
     for name in ("network", "arms"):  # the second imports the first by name
         spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+        assert spec is not None and spec.loader is not None
         found[name] = importlib.util.module_from_spec(spec)
         sys.modules[name] = found[name]
         spec.loader.exec_module(found[name])
@@ -44,7 +46,9 @@ def prototype():
 def as_prototype(network, reasoner: narkit.Reasoner, algorithm: str, options):
     """The prototype with the weights of a reasoner."""
     net = network.Net(algorithm, options, HIDDEN, key=jax.random.key(0))
-    processor, messages = reasoner.processor, reasoner.processor.message_passing
+    processor: Any = reasoner.processor
+    messages = processor.message_passing
+    assert reasoner.attention_terms is not None
     tea, maxima = processor.attention, processor.attention.maxima
     pairs = zip((tea.edge_ij, tea.edge_ik, tea.edge_jk), tea.reversed_edges, strict=True)
     weights = {

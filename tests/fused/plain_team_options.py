@@ -21,7 +21,11 @@ from .plain_step import difference
 H = 128
 OF_VALUES = 2e-2  # products are rounded to bfloat16, and what adds up to logits to half precision
 # Of gradients. One rectified number in a hundred falls on the other side of zero, and some messages are nearly equal.
+# Where that was measured, no gradient differed by more than 0.13 of its norm. That the kernels are given the right
+# weights is compared to 2e-4 (`assert_folding_is_exact`), and that they compute what they should with formulas that
+# round as they do (`plain_latent_step.py`): these bands are for what the two have in common.
 COSINE = 0.95
+OF_GRADIENTS = 0.2
 LARGE = 0.05  # of the norm of all gradients together
 OF_FOLDING = 2e-4  # of the norm of a gradient: the same numbers in another order
 COUNTS = (3, 2)  # scalars of nodes and of the graph
@@ -159,8 +163,13 @@ def assert_folding_is_exact(options: dict[str, Any], num_nodes: int, num_scalars
         assert float(np.linalg.norm(have - want)) < allowed, jax.tree_util.keystr(path)
 
 
-def assert_equal_to_plain(options: dict[str, Any], samples: int, num_nodes: int, num_scalars: int, device: Any) -> None:
-    """By the kernels where JAX computes by default, and by plain formulas on a device."""
+def assert_equal_to_plain(
+    options: dict[str, Any], samples: int, num_nodes: int, num_scalars: int, device: Any, measured: bool = False
+) -> None:
+    """By the kernels where JAX computes by default, and by plain formulas on a device.
+
+    `measured` says that the noise of these was measured, so that all gradients are compared, and more closely.
+    """
     inputs, cotangents = draw(options, samples, num_nodes, num_scalars)
     ours, our_gradients = _run(by_kernels, inputs, cotangents)
     expected, gradients = _run(by_formulas, inputs, cotangents, device)
@@ -171,6 +180,8 @@ def assert_equal_to_plain(options: dict[str, Any], samples: int, num_nodes: int,
     compared = 0
     for (path, want), have in zip(paths, jax.tree.leaves(our_gradients), strict=True):
         norm, our_norm = float(np.linalg.norm(want)), float(np.linalg.norm(have))
+        difference_of_leaf = float(np.linalg.norm(have - want)) / max(norm, 0.005 * float(total))
+        assert not measured or difference_of_leaf < OF_GRADIENTS, (jax.tree_util.keystr(path), difference_of_leaf)
         if norm > LARGE * total:
             cosine = float(np.vdot(have, want)) / (norm * our_norm)
             assert cosine > COSINE and abs(our_norm / norm - 1) < 0.15, (jax.tree_util.keystr(path), cosine)

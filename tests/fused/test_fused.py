@@ -157,9 +157,18 @@ def one_file_loss(reasoner: narkit.Reasoner, algorithm: str) -> float:
     return float(jax.jit(plain.loss, static_argnums=2)(parameters, batch_of(algorithm), reasoner.hidden_size))
 
 
+# How far each gradient of a network may be from the plain one, relative to its norm. In the networks where that was
+# measured it was up to 0.137, and 0.152 for the attention of TEAM, whose share of all gradients is small. That is the
+# noise of bfloat16 and half precision, which also decides between nearly equal messages; a term that is left out,
+# counted twice or has the wrong sign changes some gradient by more. Comparisons of all kernels with formulas that round
+# as they do, to 0.005 and with attention 0.03, stand beside this one.
+OF_GRADIENTS, OF_ATTENTION = 0.2, 0.25
+MEASURED = {("bfs", "team"), ("bfs", "team_plus"), ("mst_kruskal", "triplet_gmpnn"), ("bfs", "pgn")}
+
+
 @pytest.mark.parametrize(("algorithm", "processor", "hints"), NETWORKS)
 def test_network_equals_plain_network(algorithm: str, processor: str, hints: str) -> None:
-    """Gradients point the same way, up to the noise of bfloat16, which also decides between nearly equal messages."""
+    """Loss and gradients, up to the noise of bfloat16."""
     reasoner, loss = network_and_loss(algorithm, processor, hints)
     expected, expected_gradients = jax.jit(jax.value_and_grad(loss))(reasoner)
     with emulated():
@@ -168,7 +177,7 @@ def test_network_equals_plain_network(algorithm: str, processor: str, hints: str
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
     if processor == "team" and hints == "encoded" and algorithm != "insertion_sort":  # whose permutations are noisy
         assert float(value) == pytest.approx(one_file_loss(reasoner, algorithm), rel=1e-3)
-    assert_same_directions(gradients, expected_gradients)
+    assert_same_gradients(gradients, expected_gradients, (algorithm, processor) in MEASURED)
 
 
 @pytest.mark.slow
@@ -181,7 +190,7 @@ def test_comparisons_are_read_like_other_inputs() -> None:
     with emulated():
         value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
-    assert_same_directions(gradients, expected_gradients)
+    assert_same_gradients(gradients, expected_gradients)
 
 
 FORCED = Unrolling(teacher_forcing=0.5, reprediction="hard")  # as in the preset `clrs2022`
@@ -197,13 +206,24 @@ def test_forced_and_hard_hints(algorithm: str, processor: str) -> None:
     with emulated():
         value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
-    assert_same_directions(gradients, expected_gradients)
+    assert_same_gradients(gradients, expected_gradients, (algorithm, processor) in MEASURED)
 
 
-def assert_same_directions(gradients: Any, expected: Any) -> None:
-    """Gradients of large weights point the same way and are as long."""
-    leaves = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(gradients), strict=True)
+def assert_same_gradients(gradients: Any, expected: Any, measured: bool = False) -> None:
+    """Every gradient is the expected one up to a share of its norm; those near zero, of what they could be.
+
+    Of networks whose noise was not measured, gradients of large weights point the same way and are about as long.
+    """
+    leaves = [*zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(gradients), strict=True)]
     total = np.sqrt(sum(np.sum(leaf**2) for leaf in jax.tree.leaves(expected)))
+    if measured:
+        differences = {
+            jax.tree_util.keystr(path): float(np.linalg.norm(ours - leaf) / max(np.linalg.norm(leaf), 0.005 * total))
+            for (path, leaf), ours in leaves
+        }
+        allowed = {path: OF_ATTENTION if ".processor.attention." in path else OF_GRADIENTS for path in differences}
+        assert not {path: found for path, found in differences.items() if found >= allowed[path]}
+        return
     compared = 0
     for (path, leaf), ours in leaves:
         norm, our_norm = np.linalg.norm(leaf), np.linalg.norm(ours)

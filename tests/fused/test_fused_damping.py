@@ -21,7 +21,7 @@ from narkit.training.presets import preset
 from narkit.training.programs import Programs
 
 from .emulation import emulated, needs_compiler
-from .test_fused import assert_same_directions, kernels_of, loop_bodies, network_and_loss
+from .test_fused import MEASURED, assert_same_gradients, kernels_of, loop_bodies, network_and_loss
 
 pytestmark = needs_compiler
 
@@ -49,10 +49,12 @@ def test_gradients_equal_plain_ones(algorithm: str, processor: str) -> None:
     whole, half = (gradients_of(algorithm, processor, options) for options in (DEFAULT_UNROLLING, DAMPED))
     with emulated():
         our_whole, our_half = (gradients_of(algorithm, processor, options) for options in (DEFAULT_UNROLLING, DAMPED))
-    assert_same_directions(our_half, half)
+    assert_same_gradients(our_half, half, (algorithm, processor) in MEASURED)
     change, ours = (ravel_pytree(w)[0] - ravel_pytree(h)[0] for w, h in ((whole, half), (our_whole, our_half)))
     norm, our_norm = np.linalg.norm(change), np.linalg.norm(ours)
     assert norm > 1e-3 * np.linalg.norm(ravel_pytree(whole)[0])
+    if (algorithm, processor) in MEASURED:  # 0.04 was
+        assert np.linalg.norm(ours - change) < 0.08 * norm, np.linalg.norm(ours - change) / norm
     assert np.vdot(ours, change) / (norm * our_norm) > 0.95
     assert our_norm == pytest.approx(norm, rel=0.1)
 
@@ -136,5 +138,7 @@ def test_steps_of_training_equal_plain_ones() -> None:
     for ours, theirs in ((our_first, first), (our_second, second)):
         for name in ("parameters", "average"):
             moved, our_move = (getattr(state, name) - start.parameters for state in (theirs, ours))
-            # Adam's first moves are signs of gradients; those of gradients near zero are noise.
-            assert np.vdot(moved, our_move) / (np.linalg.norm(moved) * np.linalg.norm(our_move)) > 0.9
+            # Adam's first moves are signs of gradients; those of gradients near zero are noise. One in 150 turned.
+            norm, our_norm = np.linalg.norm(moved), np.linalg.norm(our_move)
+            assert np.vdot(moved, our_move) / (norm * our_norm) > 0.97
+            assert our_norm == pytest.approx(norm, rel=0.003)

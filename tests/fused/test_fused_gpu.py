@@ -271,7 +271,8 @@ def test_networks_of_message_passing_equal_plain_ones(algorithm: str, options: U
 
 def assert_networks_agree(algorithm: str, processor: str | narkit.Reasoner, options: Unrolling, cosine: float) -> None:
     """Loss and gradients of a network as it trains. Rounding decides between nearly equal messages, so these compare
-    directions."""
+    directions. On the CPU the same kernels are compared leaf by leaf (`test_fused.assert_same_gradients`), and above
+    each of them with formulas that round as it does."""
     batch = DeviceBatch.of(narkit.sample(algorithm, size=16, batch_size=8, seed=0))
     reasoner = processor
     if not isinstance(reasoner, narkit.Reasoner):

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -76,11 +77,11 @@ def equations(xp, layer, x, e, g, hidden, mask, options):
             total = total + at(ji, e[j, i]) + at(ki, e[k, i]) + at(kj, e[k, j])
         return xp.where(total > 0, total, layer.slope * total)
 
-    def value(i, j, k):
+    def value(i, j, k) -> Any:
         edges = [e[i, k], *([e[k, i]] if twice else []), *([e[k, j]] if far else [])]
         edges += [e[j, k]] if twice and far else []
         linears = [layer.value, *(layer.further_values or ())]
-        return sum(at(linear, edge) for linear, edge in zip(linears, edges, strict=True))
+        return sum((at(*pair) for pair in zip(linears, edges, strict=True)), xp.zeros(num_heads * width))
 
     def narrow(i, j, k):
         nodes, edges = layer.maxima.nodes, layer.maxima.edges

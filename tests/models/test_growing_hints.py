@@ -11,7 +11,7 @@ import narkit
 from narkit.models.growing_hints import growth, names_a_node, soften_growing, with_gradient_of
 from narkit.models.network import DeviceBatch, first_values
 from narkit.models.predictions import soften
-from narkit.models.unrolling import unroll
+from narkit.models.unrolling import Unrolling, unroll
 from narkit.spec import ALGORITHMS
 
 
@@ -76,7 +76,7 @@ def test_the_gradient_is_that_of_the_softmax_without_the_factor():
 def test_hard_hints_do_not_change():
     reasoner, batch = made("bfs", 5, growing_hints=True)
     plain, _ = made("bfs", 5)
-    hard = narkit.models.unrolling.Unrolling(reprediction="hard")
+    hard = Unrolling(reprediction="hard")
     found, without = (unroll(network, batch, options=hard)[1] for network in (reasoner, plain))
     for name, logits in found.items():
         np.testing.assert_array_equal(logits, without[name])

@@ -309,7 +309,7 @@ def test_a_file_with_an_unknown_interface_is_refused(tmp_path, monkeypatch):
 )
 def test_wrong_options_are_refused(option, value, message):
     with pytest.raises(ValueError, match=message):
-        narkit.TrainConfig(algorithms="bfs", **{option: value})
+        narkit.TrainConfig(algorithms=("bfs",), **{option: value})
 
 
 def test_a_reasoner_refuses_unknown_words():
@@ -324,7 +324,7 @@ def test_settings_reach_the_network():
 
     words = ["edge_pointers=lossless", "node_pointers=both", "keep_pointers=true", "comparisons=yes", "hidden_size=4"]
     words += ["growing_hints=true"]
-    config = narkit.TrainConfig(algorithms="matrix_chain_order", processor="team_plus", **parse_settings(words))
+    config = narkit.TrainConfig(algorithms=("matrix_chain_order",), processor="team_plus", **parse_settings(words))
     assert narkit.TrainConfig.from_json(config.to_json()) == config
     reasoner = Programs(config).reasoner(Programs(config).initial_state().parameters[0])
     assert reasoner.interfaces.options == ALL
@@ -336,11 +336,12 @@ def test_settings_reach_the_network():
 def test_predictions_of_all_kinds_of_batches():
     """Multi-algorithm networks have each their own, and hints that are not fed back leave nothing to keep."""
     several = narkit.Reasoner(["floyd_warshall", "bfs"], "team_plus", 4, key=jax.random.key(0), **ALL)
-    assert list(several.attention_terms) == ["floyd_warshall"]
+    assert several.attention_terms is not None and list(several.attention_terms) == ["floyd_warshall"]
     decoded = narkit.Reasoner("floyd_warshall", "team_plus", 4, "decoded", key=jax.random.key(0), **ALL)
     assert decoded.attention_terms is None and decoded.encoders["floyd_warshall"].pointed_at is None
     batch = narkit.sample("floyd_warshall", size=4, batch_size=2, seed=0)
     for network in (several, decoded):
         predictions = narkit.predict(network, batch)
         assert np.isfinite(predictions.output_logits["Pi"]).all()
-        assert as_values(network.spec("floyd_warshall"), predictions.outputs, 4)["Pi"].shape == (2, 4, 4, 4)
+        outputs = {name: jnp.asarray(values) for name, values in predictions.outputs.items()}
+        assert as_values(network.spec("floyd_warshall"), outputs, 4)["Pi"].shape == (2, 4, 4, 4)

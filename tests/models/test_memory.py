@@ -21,7 +21,11 @@ PROCESSORS = [
     for name in narkit.PROCESSORS
 ]
 # The other tests' programs are compiled in haste; this is about those that users run.
-OPTIMISED = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+OPTIMISED = {
+    "xla_backend_optimization_level": 3,
+    "xla_llvm_disable_expensive_passes": False,
+    "xla_cpu_use_fusion_emitters": True,
+}
 SHAPE = re.compile(r"\b(?:pred|bf16|[fsuc]\d+)\[([\d,]+)\]")
 
 

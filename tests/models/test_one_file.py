@@ -23,7 +23,9 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("insertion_sort"
 @pytest.mark.parametrize("algorithm", ["articulation_points", *SLOW])
 def test_values_and_gradients_are_equal(algorithm: str) -> None:
     reasoner = narkit.Reasoner(algorithm, "team", hidden_size=HIDDEN, key=jax.random.key(1))
-    batch = DeviceBatch.of(narkit.sample(algorithm, size=4, batch_size=3, seed=0))
+    batch = DeviceBatch.of(narkit.sample(algorithm, size=4, batch_size=3, seed=1))
+    # In these some samples end before others, whose further hints must not count.
+    assert algorithm not in ("articulation_points", "graham_scan") or len(set(np.asarray(batch.lengths).tolist())) > 1
     parameters = plain.parameters_of(reasoner, algorithm)
     count = sum(leaf.size for leaf in jax.tree.leaves(reasoner))
     assert sum(leaf.size for leaf in jax.tree.leaves(parameters)) == count

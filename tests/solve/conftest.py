@@ -1,6 +1,6 @@
 """Untrained networks of every algorithm in the form in which published weights lie, narrow enough to be quick."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -22,12 +22,3 @@ def make_weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
         return folder
 
     return make
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled programs of these tests are kept apart from those of the person who runs them."""
-    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("programs")))
-    yield
-    jax.config.update("jax_compilation_cache_dir", before)

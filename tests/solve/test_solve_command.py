@@ -149,7 +149,11 @@ def test_published_weights_are_listed_with_their_scores(monkeypatch: pytest.Monk
 @pytest.mark.slow
 def test_a_second_process_compiles_nothing_but_a_probe(tmp_path: Path) -> None:
     """What the published network needs is on disk by then; the probe asks XLA whether it knows an option."""
-    environment = {name: value for name, value in os.environ.items() if name not in (VARIABLE, "JAX_LOG_COMPILES")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (VARIABLE, "JAX_LOG_COMPILES", "JAX_COMPILATION_CACHE_DIR")
+    }
     environment |= {"XDG_CACHE_HOME": str(tmp_path), "JAX_LOG_COMPILES": "1"}
     command = [sys.executable, "-m", "narkit", "solve", "quicksort", "5", "3", "1", "2"]
     said = [

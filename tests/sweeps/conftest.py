@@ -1,7 +1,7 @@
 """Tiny sweeps that are really run."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,21 +50,6 @@ def long_arguments(tiny_arguments: list[str]) -> list[str]:
     """The same with cells that are long enough to be disturbed."""
     longer = {f"{name}={TINY_SWEEP[name]}": f"{name}={value}" for name, value in LONG.items()}
     return [longer.get(word, word) for word in tiny_arguments]
-
-
-@pytest.fixture(scope="session")
-def program_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compiled programs go to a folder of the tests, which processes started by them use too."""
-    import jax
-
-    folder = tmp_path_factory.mktemp("programs")
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    jax.config.update(names[0], str(folder))
-    jax.config.update(names[1], 0.0)
-    yield folder
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,7 @@ def test_systems_beyond_the_paper() -> None:
 )
 def test_weights_are_known_as_those_of_their_configuration(processor: str, options: dict) -> None:
     """A file names the class with all options, a configuration a registered name, perhaps with further options."""
-    config = narkit.TrainConfig("bfs", processor, processor_options=options, hidden_size=4)
+    config = narkit.TrainConfig(("bfs",), processor, processor_options=options, hidden_size=4)
     reasoner = eqx.filter_eval_shape(Programs(config)._reasoner_of_seed, 0)
     in_file = written_out(reasoner.processor_name, json.loads(reasoner.processor_options))
     assert in_file == written_out(processor, options)

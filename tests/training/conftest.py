@@ -1,7 +1,6 @@
 """What the tests of training share: tiny runs, and compiled programs that are kept between runs and processes."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,14 +29,9 @@ def tiny() -> Callable[..., narkit.TrainConfig]:
     return lambda **options: narkit.TrainConfig(**{**TINY, **options})
 
 
-@pytest.fixture(scope="session", autouse=True)
-def program_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compiled programs go to a folder of the tests, which processes started by them use too."""
-    folder = tmp_path_factory.mktemp("programs")
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    jax.config.update(names[0], str(folder))
-    jax.config.update(names[1], 0.0)
-    yield folder
-    for name, value in before.items():
-        jax.config.update(name, value)
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """For all threads; the context manager of JAX holds for one."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)

@@ -82,9 +82,11 @@ def test_a_skipped_step_changes_nothing_of_its_seed(with_a_skip: tuple[Trainer, 
     assert np.array_equal(healthy.weights[AVERAGED][0], trainer.weights[AVERAGED][0])
 
 
-def test_the_raw_weights_are_those_of_a_run_without(tiny: Tiny, with_a_skip: tuple[Trainer, list]) -> None:
-    plain, _ = trained(tiny())
-    np.testing.assert_allclose(with_a_skip[0].state.parameters[0], plain.state.parameters[0], rtol=1e-5, atol=1e-7)
+@pytest.mark.usefixtures("float64")
+def test_the_raw_weights_are_those_of_a_run_without(tiny: Tiny) -> None:
+    """In double precision: the two are different programs, whose rounding Adam makes large where gradients are zero."""
+    (averaged, _), (plain, _) = trained(tiny(**OPTIONS), 3, 6), trained(tiny())
+    np.testing.assert_allclose(averaged.state.parameters[0], plain.state.parameters[0], rtol=1e-9, atol=1e-9)
     assert plain.state.average is None and plain.state.skipped_in_a_row is None
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,3 +95,18 @@ def test_a_field_that_is_lacking_is_off(tmp_path: Path) -> None:
     record = narkit.RunRecord.from_json(sealed(values))
     assert list(check_record(record)) == []
     assert record.weights is None and {rule.weights for rule in record.rules.values()} == {"raw"}
+
+
+@pytest.mark.parametrize(
+    "place", [("steps",), ("curve", 0, "scores", "id", 0), ("config", "learning_rate"), ("digest",)]
+)
+def test_a_record_that_was_edited_is_refused(place: tuple[str | int, ...]) -> None:
+    """A number anywhere in it is another one; only who also makes the digest anew is believed."""
+    values: Any = narkit.RunRecord.load(GOLDEN / "records" / "mpnn" / "bfs.json").to_json()
+    assert narkit.RunRecord.from_json(values).format == 3
+    inner = values
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = inner[place[-1]][::-1] if place == ("digest",) else inner[place[-1]] + 1
+    with pytest.raises(ValueError, match="the digest in it is of something else"):
+        narkit.RunRecord.from_json(values)

@@ -1,13 +1,14 @@
 """The training loop: seeds in one program are the seeds alone, a diverged one stops, and hints are scored right."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import narkit
@@ -139,14 +140,6 @@ def test_room_depends_on_the_step_alone(tiny: Tiny) -> None:
     assert shapes[::-1] == [second.batch(step).samples.hints["pi_h"].shape for step in reversed(range(30))]
 
 
-@pytest.fixture
-def float64() -> Iterator[None]:
-    """For all threads; the context manager of JAX holds for one."""
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", False)
-
-
 @pytest.mark.usefixtures("float64")
 def test_a_seed_among_others_is_the_seed_alone(tiny: Tiny) -> None:
     options = {"processor": "team", "steps": 20, "validate_every": 20}
@@ -156,6 +149,25 @@ def test_a_seed_among_others_is_the_seed_alone(tiny: Tiny) -> None:
     moved = np.abs(together.state.parameters[1] - together.programs.initial_state().parameters[1]).max()
     assert difference < 1e-9
     assert moved > 1e-3
+
+
+def test_gradients_are_clipped_by_their_norm(tiny: Tiny) -> None:
+    """Adam's first moment after one step is a tenth of the clipped gradient."""
+    batch = Feed(tiny()).meal(0).packed
+
+    def moment(clip: float) -> np.ndarray:
+        programs = Programs(tiny(gradient_clip=clip))
+        state, _ = programs.train_step(programs.initial_state(), batch)
+        (adam,) = [part for part in jax.tree.leaves(state.optimizer, is_leaf=is_adam) if is_adam(part)]
+        return np.asarray(adam.mu, np.float64)
+
+    def is_adam(part: object) -> bool:
+        return isinstance(part, optax.ScaleByAdamState)
+
+    whole, clipped = moment(0.0), moment(1e-3)
+    norms = np.linalg.norm(whole, axis=1, keepdims=True)
+    assert (norms > 1e-3).all()
+    np.testing.assert_allclose(clipped, 1e-4 * whole / norms, rtol=1e-4, atol=1e-9)
 
 
 def test_a_diverged_seed_stops_and_others_go_on(tiny: Tiny) -> None:

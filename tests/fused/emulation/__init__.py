@@ -7,7 +7,6 @@ import ctypes
 import functools
 import hashlib
 import mmap
-import os
 import re
 import shutil
 import subprocess
@@ -21,7 +20,12 @@ import pytest
 
 from narkit.fused import availability, launch
 
+from ...compiled import FOLDER, locked
+
 COMPILER = shutil.which("g++")
+HEADER = Path(__file__).parent / "emulate.h"
+# A hardened library refuses to jump from one stack to another.
+OPTIONS = ("-O1", "-U_FORTIFY_SOURCE", "-w", "-std=c++17", "-fPIC")
 LIBC, PAGE = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
 
 one_at_a_time = threading.Lock()  # XLA may run kernels side by side that do not wait for each other
@@ -94,21 +98,41 @@ def _link(kernels: str, names: list[str]) -> ctypes.CDLL:
         f"{{ launch({name}, grid, threads, shared, arguments); }}"
         for name in names
     ]
-    code = "\n".join([(Path(__file__).parent / "emulate.h").read_text(), kernels, *calls])
-    return ctypes.CDLL(str(_compiled(code)))
+    return ctypes.CDLL(str(_compiled("\n".join([kernels, *calls]))))
 
 
 def _compiled(code: str) -> Path:
-    """A library that is kept in the folder for temporary files, under the digest of its source."""
-    folder = Path(tempfile.gettempdir()) / f"narkit-emulated-kernels-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    library = folder / f"{hashlib.sha256(code.encode()).hexdigest()[:24]}.so"
-    if not library.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            source, built = Path(temporary) / "kernels.cpp", Path(temporary) / "kernels.so"
-            source.write_text(code)
-            # A hardened library refuses to jump from one stack to another.
-            options = ["-O1", "-U_FORTIFY_SOURCE", "-w", "-std=c++17", "-shared", "-fPIC"]
-            subprocess.run([str(COMPILER), *options, "-o", str(built), str(source)], check=True)
-            built.rename(library)
+    """A library that is kept for all tests, under the digest of its source."""
+    name = hashlib.sha256((HEADER.read_text() + code).encode()).hexdigest()[:24]
+    library = FOLDER / "kernels" / f"{name}.so"
+    if library.exists():
+        return library
+    header = _compiled_header()
+    with locked(f"kernels-{name[:2]}"), tempfile.TemporaryDirectory(dir=library.parent) as temporary:
+        if library.exists():  # another process was quicker
+            return library
+        source, built = Path(temporary) / "kernels.cpp", Path(temporary) / "kernels.so"
+        source.write_text(code)
+        command = [str(COMPILER), *OPTIONS, "-shared", "-include", str(header), "-o", str(built), str(source)]
+        subprocess.run(command, check=True)
+        built.rename(library)
     return library
+
+
+@functools.cache
+def _compiled_header() -> Path:
+    """The header that all kernels include, compiled once: it would take a third of the time of many of them."""
+    text = HEADER.read_text()
+    folder = FOLDER / "kernels" / hashlib.sha256(" ".join([text, *OPTIONS]).encode()).hexdigest()[:24]
+    with locked("kernels"):
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+                header = Path(temporary) / "made" / HEADER.name
+                header.parent.mkdir()
+                header.write_text(text)
+                compiled = header.with_name(f"{header.name}.gch")
+                command = [str(COMPILER), *OPTIONS, "-x", "c++-header", "-o", str(compiled), str(header)]
+                subprocess.run(command, check=True)
+                header.parent.rename(folder)
+    return folder / HEADER.name

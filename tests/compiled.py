@@ -1,0 +1,59 @@
+"""One cache of compiled code for all tests, for their workers, and for the processes that they start.
+
+Compiling is most of what the tests cost. Programs of JAX, functions of Numba and kernels that g++ compiles for the CPU
+are kept in a folder of the checkout, which git ignores, under names that say what they were compiled from. So nothing
+that is out of date is found there, and what has not been used for a week is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / ".test_cache"
+LONGEST_UNUSED = 7 * 24 * 3600  # seconds
+
+SETTINGS = {
+    # Programs are tiny here: what makes them quick takes longer than they do.
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    # XLA's newer way to compile fused operations for CPUs takes four times as long as the one before. JAX 0.10 and 0.11
+    # know these options; a process ends at once if XLA does not know one.
+    # Nor is there a core for each part that it would divide a program into.
+    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+    "NUMBA_OPT": "1",  # not 0, with which Numba keeps nothing
+    "JAX_COMPILATION_CACHE_DIR": str(FOLDER / "programs"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    # Numba's names do not say how much was optimised, so that these are kept apart from those of everyday use.
+    "NUMBA_CACHE_DIR": str(FOLDER / "functions"),
+}
+
+
+def share_compiled_programs() -> None:
+    """Sets the variables that JAX and Numba read when they are imported. What is set already stays."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    FOLDER.mkdir(exist_ok=True)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        _remove_unused()
+
+
+def _remove_unused() -> None:
+    earliest = time.time() - LONGEST_UNUSED
+    for file in FOLDER.rglob("*"):
+        with contextlib.suppress(OSError):  # another process may remove it, too
+            status = file.stat()
+            if file.is_file() and max(status.st_atime, status.st_mtime) < earliest:
+                file.unlink()
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Lets one process at a time do what goes by this name, so that others find it done."""
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
