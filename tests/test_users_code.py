@@ -6,6 +6,7 @@ processor of mean messages (docs/guides/your_processor.md).
 
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,8 +50,10 @@ def _users_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         (folder / f"{name}.py").write_text(found[1])
         spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
         assert spec is not None and spec.loader is not None
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        sys.modules[name] = importlib.util.module_from_spec(spec)  # as an import would, since Numba's cache looks there
+        spec.loader.exec_module(sys.modules[name])
     yield
+    del sys.modules["my_algorithms"], sys.modules["my_processor"]
     del narkit.ALGORITHMS._algorithms[ALGORITHM], narkit.PROCESSORS[PROCESSOR]
 
 

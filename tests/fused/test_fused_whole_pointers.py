@@ -16,7 +16,7 @@ from narkit.models.network import DeviceBatch
 from narkit.models.unrolling import DEFAULT_UNROLLING, Unrolling
 
 from .emulation import emulated, needs_compiler
-from .test_fused import assert_same_directions, kernels_of, loop_bodies
+from .test_fused import assert_same_gradients, kernels_of, loop_bodies
 from .whole_pointers import assert_steps_agree, network
 
 pytestmark = needs_compiler
@@ -51,7 +51,7 @@ def assert_network_equals_plain_one(reasoner: narkit.Reasoner, loss: Any) -> Non
         # Another function, so that the program is not the same.
         value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
-    assert_same_directions(gradients, expected_gradients)
+    assert_same_gradients(gradients, expected_gradients)
     terms, expected_terms = (
         jnp.concatenate(jax.tree.leaves(found.attention_terms)) for found in (gradients, expected_gradients)
     )

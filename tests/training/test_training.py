@@ -83,7 +83,7 @@ def test_data_of_a_seed_is_that_of_the_seed_alone(tiny: Tiny) -> None:
             assert np.array_equal(theirs.hints[name][0, : len(values)], values)
 
 
-def test_meals_made_ahead_are_on_the_device(tiny: Tiny) -> None:
+def test_batches_made_ahead_are_on_the_device(tiny: Tiny) -> None:
     feed = Feed(tiny())
     with feed.ahead(3, look_ahead=2, threads=2) as batches:
         for step in (3, 4, 5):
@@ -153,7 +153,7 @@ def test_a_seed_among_others_is_the_seed_alone(tiny: Tiny) -> None:
 
 def test_gradients_are_clipped_by_their_norm(tiny: Tiny) -> None:
     """Adam's first moment after one step is a tenth of the clipped gradient."""
-    batch = Feed(tiny()).meal(0).packed
+    batch = Feed(tiny()).batch(0).packed
 
     def moment(clip: float) -> np.ndarray:
         programs = Programs(tiny(gradient_clip=clip))
