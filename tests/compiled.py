@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.metadata
 import os
 import time
 from collections.abc import Iterator
@@ -17,13 +18,17 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[1] / ".test_cache"
 LONGEST_UNUSED = 7 * 24 * 3600  # seconds
 
+# A process ends at once if XLA does not know an option. No core is free for each part that a program would be divided
+# into; and in jaxlib 0.10 the newer way to compile fused operations for CPUs takes four times as long as the one before,
+# which jaxlib 0.11 no longer has.
+XLA_OPTIONS = ["--xla_cpu_parallel_codegen_split_count=1"]
+if importlib.metadata.version("jaxlib").startswith("0.10."):
+    XLA_OPTIONS.append("--xla_cpu_use_fusion_emitters=false")
+
 SETTINGS = {
     # Programs are tiny here: what makes them quick takes longer than they do.
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    # XLA's newer way to compile fused operations for CPUs takes four times as long as the one before. JAX 0.10 and 0.11
-    # know these options; a process ends at once if XLA does not know one.
-    # Nor is there a core for each part that it would divide a program into.
-    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+    "XLA_FLAGS": " ".join(XLA_OPTIONS),
     "NUMBA_OPT": "1",  # not 0, with which Numba keeps nothing
     "JAX_COMPILATION_CACHE_DIR": str(FOLDER / "programs"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
