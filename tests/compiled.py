@@ -19,8 +19,8 @@ FOLDER = Path(__file__).parents[1] / ".test_cache"
 LONGEST_UNUSED = 7 * 24 * 3600  # seconds
 
 # A process ends at once if XLA does not know an option. No core is free for each part that a program would be divided
-# into; and in jaxlib 0.10 the newer way to compile fused operations for CPUs takes four times as long as the one before,
-# which jaxlib 0.11 no longer has.
+# into; and in jaxlib 0.10 the newer way to compile fused operations for CPUs takes four times as long as the one
+# before, which jaxlib 0.11 no longer has.
 XLA_OPTIONS = ["--xla_cpu_parallel_codegen_split_count=1"]
 if importlib.metadata.version("jaxlib").startswith("0.10."):
     XLA_OPTIONS.append("--xla_cpu_use_fusion_emitters=false")
