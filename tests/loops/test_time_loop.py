@@ -171,7 +171,9 @@ def test_what_leaves_the_loop(problem):
         backward = time_loop._reversible(step, params, data, (hidden, hidden), PLAIN)
         assert isinstance(backward, ReversibleStep)
         deferred = dict(zip(sorted(params), [d is not None for d in backward._deferred], strict=True))
-        assert deferred == {"bias": False, "inner": True, "out": True, "shared": True}
+        # JAX 0.11 traces the sum that a bias gets in a form that can leave the loop, too.
+        newer = jax.__version_info__ >= (0, 11)
+        assert deferred == {"bias": newer, "inner": True, "out": True, "shared": True}
         assert len(backward.ys) == 2  # one is a part of what is kept
         assert len(backward.stacked) == 6  # `hidden` is kept and no further stack, also where a one stands beside it
         assert len(backward.kept) == 2  # the hidden state before the step, and what is wanted of the last one
