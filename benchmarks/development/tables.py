@@ -60,7 +60,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def development_runs() -> str:
-    """Those of `run.py`, and of the library by its preset `development`: a line for each run."""
+    """Those of the prototype, and of the library by its preset `development`: a line for each run."""
     head = ["algorithm", "arm", "steps", *COLUMNS.values(), "largest gradient", "seconds"]
     rows = []
     for line in sorted(lines("2026-*.jsonl") + records(), key=lambda line: (line["algorithm"], line["arm"])):
@@ -73,7 +73,7 @@ def development_runs() -> str:
 
 
 def runs_of_protocols() -> str:
-    """Those of `protocol.py`: a line for each validation of a run."""
+    """Those of networks of the library under another protocol: a line for each validation of a run."""
     runs: dict[tuple, list[dict]] = {}
     for line in lines("steps-*.jsonl"):
         runs.setdefault((line["algorithm"], line["arm"], line["steps"]), []).append(line)

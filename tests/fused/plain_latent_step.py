@@ -54,7 +54,6 @@ class Case(NamedTuple):
     values_of_jk: bool = True
     residual: bool = True
     maxima: bool = True
-    mean: bool = True
     scale: float = 1.0
     gated: bool = True
     norm: bool = False
@@ -62,7 +61,7 @@ class Case(NamedTuple):
 
     @property
     def options(self) -> StepOptions:
-        return StepOptions(Options(SLOPE, self.scale, self.values_of_jk, self.residual), self.mean, self.norm)
+        return StepOptions(Options(SLOPE, self.scale, self.values_of_jk, self.residual), self.norm)
 
     @property
     def num_features(self) -> int:
@@ -89,7 +88,7 @@ def draw(seeds: int, samples: int, case: Case) -> tuple[Problem, Any]:
         message=(None, value, normal(H), jnp.stack([square() for _ in range(3)], axis=1), normal(2, H)),
         update=(
             jnp.stack([square(), square()][: 1 + case.gated], axis=1), square() if case.gated else None,
-            normal(2 + case.gated, H), *([square()] if case.mean else []),
+            normal(2 + case.gated, H),
         ),
         added=normal(samples, n, n, n) if case.added else None,
     )  # fmt: skip
@@ -164,7 +163,7 @@ normalised.defvjp(lambda x: (normalised(x), x), _pull_through_norm)
 
 def plain(case: Case, problem: Problem, senders: Array) -> tuple[tuple[Array, Made], Array]:
     """The same by plain formulas; and by how much the messages of `senders` miss the maximum."""
-    terms, s, hidden, features, message, (on_message, gate, vectors, *on_mean), added = problem
+    terms, s, hidden, features, message, (on_message, gate, vectors), added = problem
     _, value, value_offset, products, biases = message
     count = 3 + case.gated
     receive, send, *before = jnp.split(terms[..., 3 * H : (3 + count) * H], count, axis=-1)
@@ -177,8 +176,6 @@ def plain(case: Case, problem: Problem, senders: Array) -> tuple[tuple[Array, Ma
     sent = product(jax.nn.relu(inner), products[2]) + biases[1]
     received = jnp.take_along_axis(sent, senders[:, None], axis=1)[:, 0]
     before = [term + product_of_message(received, weight) for term, weight in zip(before, on_message, strict=True)]
-    if case.mean:
-        before[0] = before[0] + product_of_message(sent.mean(1), on_mean[0])
     result = updated(before[0], before[-1], hidden, gate, vectors)
     return (result, made), jax.lax.stop_gradient(sent.max(1) - received)
 

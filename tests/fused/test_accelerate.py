@@ -81,8 +81,8 @@ def test_another_width_and_other_things_run_plain(on_gpu: None) -> None:
     "options",
     [
         {"reads": "both"}, {"reads": "hidden"}, {"scale": "log"}, {"scale": "learnt"}, {"both_directions": True},
-        {"values_of_kj": True}, {"residual": True}, {"maxima": 8}, {"latents": True}, {"mean": True},
-        {"norm": True}, {"norm": True, "gated": False}, {"mean": True, "gated": False},
+        {"values_of_kj": True}, {"residual": True}, {"maxima": 8}, {"latents": True},
+        {"norm": True}, {"norm": True, "gated": False}, {"gated": False, "residual": True},
     ],
     ids=str,
 )  # fmt: skip

@@ -80,7 +80,7 @@ def test_who_hears_nobody_gets_no_message_and_gives_no_gradient() -> None:
     @jax.jit
     def run(terms: Any, scalars: Any, connected: Any, d_message: Any) -> Any:
         saved = messages.forward_saving(terms, scalars, weights, options, connected)
-        return saved, messages.backward(terms, scalars, weights, saved, [d_message], options)
+        return saved, messages.backward(terms, scalars, weights, saved, d_message, options)
 
     with emulated():
         saved, (_, _, gradients) = run(problem.terms, problem.scalars, connected, cotangent)

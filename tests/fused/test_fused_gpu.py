@@ -107,7 +107,7 @@ def test_step_with_further_logits_equals_plain_formulas(num_scalars: int, num_no
 
 @pytest.mark.parametrize("num_scalars", [1, 4, 8, 10])
 @pytest.mark.parametrize(
-    "without", ["nothing", "values_of_jk", "residual", "maxima", "mean"], ids=lambda name: f"without {name}"
+    "without", ["nothing", "values_of_jk", "residual", "maxima"], ids=lambda name: f"without {name}"
 )
 def test_step_over_latents_with_any_options(without: str, num_scalars: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
@@ -122,11 +122,11 @@ def test_step_over_latents_with_any_options(without: str, num_scalars: int) -> N
 def test_step_over_normalised_latents_equals_plain_formulas(gated: bool, num_nodes: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     seeds, samples = (2, 3) if num_nodes < 64 else (1, 1)
-    case = Case(num_nodes, 3, values_of_jk=False, maxima=False, mean=False, gated=gated, norm=True)
+    case = Case(num_nodes, 3, values_of_jk=False, maxima=False, gated=gated, norm=True)
     plain_latent_step.assert_equal_to_plain(seeds, samples, case, device=cpu(), flips=4)
 
 
-ALL = {**TEAM_PLUS, "reads": "both", "mean": True}
+ALL = {**TEAM_PLUS, "reads": "both"}
 SECOND_READING = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of TEAM
 
 

@@ -92,7 +92,7 @@ def test_systems_beyond_the_paper() -> None:
 
 @pytest.mark.parametrize(
     ("processor", "options"),
-    [("team_plus", {}), ("team_plus", {"mean": True}), ("team", {"num_heads": 2}), ("mpnn", {})],
+    [("team_plus", {}), ("team_plus", {"maxima": 0}), ("team", {"num_heads": 2}), ("mpnn", {})],
 )
 def test_weights_are_known_as_those_of_their_configuration(processor: str, options: dict) -> None:
     """A file names the class with all options, a configuration a registered name, perhaps with further options."""

@@ -255,11 +255,3 @@ struct Split {
   __device__ __forceinline__ void to(u32& high_word, u32& low_word) const { high_word = high, low_word = low; }
 };
 
-// Parameters of kernels that have the mean of messages beside their maximum.
-#if MEAN
-#define MEAN_PARAMETER(type, name) , type name
-#define MEAN_ARGUMENT(name) , name
-#else
-#define MEAN_PARAMETER(type, name)
-#define MEAN_ARGUMENT(name)
-#endif

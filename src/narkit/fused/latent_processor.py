@@ -100,13 +100,10 @@ def _node_weights(
     attends = [_of_both(layer.reads, linear, size) for linear in (layer.node_i, layer.node_j, layer.node_k)]
     linears = [*attends, message_passing.receiver, message_passing.sender, message_passing.from_nodes]
     graph: dict[int, Basis] = {0: bases.graph.through(layer.graph), 3: bases.graph.through(message_passing.graph)}
-    update_bias = message_passing.from_messages.bias
-    if message_passing.from_means is not None:
-        update_bias = update_bias + message_passing.from_means.bias
     added = {
         0: sum((pair.offset for pair in maps.triplet[1:]), maps.triplet[0].offset),
         3: message_passing.edge.bias,
-        5: update_bias,
+        5: message_passing.from_messages.bias,
     }
     if layer.norm is not None:
         added[3] = added[3] + layer.norm.offset @ message_passing.edge.weight
@@ -163,7 +160,7 @@ class FusedLatentStep(FusedProcessor):
     @classmethod
     def of(cls, processor: TEAM, bases: Bases) -> FusedLatentStep:
         layer, message_passing = processor.attention, processor.message_passing
-        gate, from_means = message_passing.gate, message_passing.from_means
+        gate = message_passing.gate
         on_message, vectors = (
             [message_passing.from_messages.weight],
             [message_passing.norm.scale, message_passing.norm.offset],
@@ -200,7 +197,6 @@ class FusedLatentStep(FusedProcessor):
                     jnp.stack(on_message),
                     None if gate is None else gate.out.weight,
                     jnp.stack(vectors),
-                    None if from_means is None else from_means.weight,
                 ),
             ),
             learnt_scale=layer.learnt_scale,
@@ -262,4 +258,4 @@ class FusedLatentStep(FusedProcessor):
             attention = weights.features.attention
             attention = attention._replace(weights=factor * attention.weights)
             weights = weights._replace(features=weights.features._replace(attention=attention))
-        return StepOptions(options, mean=weights.update.on_mean is not None, norm=self.norm), weights
+        return StepOptions(options, norm=self.norm), weights

@@ -30,12 +30,11 @@ class StepOptions(NamedTuple):
     """What is not learnt."""
 
     features: FeatureOptions
-    mean: bool  # whether the mean of the messages counts beside their maximum
     norm: bool = False  # whether latents are normalised over their features before messages read them
 
     @property
     def messages(self) -> messages.Options:
-        return messages.Options(mean=self.mean, norm=self.norm)
+        return messages.Options(norm=self.norm)
 
 
 def latent_step(
@@ -58,8 +57,8 @@ def latent_step(
 
 def _primal(terms, scalars, hidden, weights, added, options):
     made = latent_features.forward(terms, scalars, weights.features, options.features, added)
-    message, *mean = messages.forward(terms, made.features, weights.messages, options.messages)
-    return update.forward(message, terms, hidden, weights.update, *mean), made
+    message = messages.forward(terms, made.features, weights.messages, options.messages)
+    return update.forward(message, terms, hidden, weights.update), made
 
 
 def _forward(terms, scalars, hidden, weights, added, options):
@@ -67,18 +66,18 @@ def _forward(terms, scalars, hidden, weights, added, options):
     keep = lambda values: jax.tree.map(lambda value: checkpoint_name(value, SAVED), values)  # noqa: E731
     saved = keep(latent_features.forward_saving(terms, scalars, weights.features, options.features, added))
     sent = keep(messages.forward_saving(terms, saved.features, weights.messages, options.messages))
-    result = keep(update.forward(sent.message, terms, hidden, weights.update, sent.mean))
+    result = keep(update.forward(sent.message, terms, hidden, weights.update))
     return (result, saved.made(attends=added is not None)), (terms, scalars, hidden, weights, saved, sent)
 
 
 def _backward(options, residuals, cotangents):
     terms, scalars, hidden, weights, saved, sent = residuals
     d_result, d_made = cotangents
-    d_messages, d_last, d_hidden, d_gate, d_vectors = update.backward(
-        sent.message, terms, hidden, weights.update, d_result, sent.mean
+    d_message, d_last, d_hidden, d_gate, d_vectors = update.backward(
+        sent.message, terms, hidden, weights.update, d_result
     )
     d_first, d_features, d_message_weights = messages.backward(
-        terms, saved.features, weights.messages, sent, d_messages, options.messages, d_made.features
+        terms, saved.features, weights.messages, sent, d_message, options.messages, d_made.features
     )
     d_made = d_made._replace(features=d_features)
     out = latent_features.backward(terms, scalars, weights.features, saved, d_made, options.features)
@@ -87,9 +86,8 @@ def _backward(options, residuals, cotangents):
     count = len(weights.update.on_message)
     on_message = jnp.einsum("bnh,bng->hg", sent.message, d_terms[..., 5 * H : (5 + count) * H])
     on_message = jnp.moveaxis(on_message.reshape(H, count, H), 1, 0)
-    on_mean = None if sent.mean is None else jnp.einsum("bnh,bng->hg", sent.mean, d_terms[..., 5 * H : 6 * H])
     no_gradient: Any = (None, None)
-    d_update = UpdateWeights(on_message, d_gate, d_vectors, no_gradient, no_gradient, on_mean)
+    d_update = UpdateWeights(on_message, d_gate, d_vectors, no_gradient, no_gradient)
     return d_terms, out.scalars, d_hidden, StepWeights(out.weights, d_message_weights, d_update), out.added
 
 

@@ -38,7 +38,7 @@ def message_step(
 
 
 def _primal(terms, scalars, hidden, message_weights, update_weights, connected, options):
-    (message,) = messages.forward(terms, scalars, message_weights, options, connected)
+    message = messages.forward(terms, scalars, message_weights, options, connected)
     return update.forward(message, terms, hidden, update_weights), terms
 
 

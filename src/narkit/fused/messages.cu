@@ -3,8 +3,8 @@
 //
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES, with or without
 // ATTENTION, and with LATENT if messages read latents of edges: those that the attention makes, or without it those made
-// of the scalars, which then are all features that latents are made of (latent_features.cu). With MEAN the mean of the
-// messages is given, too; with MASK not everyone may send to everyone. BUILD_<name> says which kernel is wanted.
+// of the scalars, which then are all features that latents are made of (latent_features.cu).
+// With MASK not everyone may send to everyone. BUILD_<name> says which kernel is wanted.
 // blockIdx.z is the seed. A tile has the edges from SENDERS nodes i to RECEIVERS nodes j (a multiple of 16 in all, chosen
 // in messages.py), row by row as (j, i). Nodes beyond the last are read as the last once more: that changes no maximum,
 // and sums leave them out.
@@ -358,7 +358,7 @@ template <bool SAVE, typename Keep>
 __device__ __forceinline__ void forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, int now,
-    float* message MEAN_PARAMETER(float*, mean), int* best, float* record, u32* signs NORM_PARAMETER(float*, spreads),
+    float* message, int* best, float* record, u32* signs NORM_PARAMETER(float*, spreads),
     Keep keep) {
   typedef Tiling<ROWS, WARPS, ROWS < 64 ? 8 : N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
@@ -384,12 +384,6 @@ __device__ __forceinline__ void forward(
 
 #if MASK
   connected += at.index * N * N;
-#endif
-#if MEAN
-  mean += at.at(TIMED_mean, now) * N * H;
-  float totals[R::GROUPS][R::CALLS];
-#pragma unroll
-  for (int i = 0; i < R::GROUPS * R::CALLS; ++i) totals[i / R::CALLS][i % R::CALLS] = 0.0f;
 #endif
   Candidate highest[R::GROUPS][R::CALLS];
 #pragma unroll
@@ -450,18 +444,6 @@ __device__ __forceinline__ void forward(
           }
         highest[group][call] = higher(
             highest[group][call], combine_over_lanes<R::COUNT, 4, 4 * R::LANES>(candidates, higher));
-#if MEAN
-        float summed[R::COUNT];
-#pragma unroll
-        for (int c = 0; c < R::COUNT; ++c) {
-          summed[c] = 0.0f;
-#pragma unroll
-          for (int half = 0; half < R::HALVES; ++half)
-            if (first_i + threadIdx.x % 32 / 4 % R::LANES + 8 * half < N)
-              summed[c] += R::element(sums, group, call * R::COUNT + c, half);
-        }
-        totals[group][call] += sum_over_some_lanes<R::COUNT, 4, 4 * R::LANES>(summed);
-#endif
       }
   }
 #pragma unroll
@@ -471,9 +453,6 @@ __device__ __forceinline__ void forward(
       const int j = first_j + R::receiver(group), column = R::column(call);
       if (j >= N || !R::first_of_its_kind()) continue;
       message[j * H + column] = highest[group][call].value;
-#if MEAN
-      mean[j * H + column] = totals[group][call] / N;
-#endif
       if (SAVE) best[j * H + column] = highest[group][call].from;
     }
 }
@@ -482,9 +461,9 @@ __device__ __forceinline__ void forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER,
-    float* message MEAN_PARAMETER(float*, mean)) {
+    float* message) {
   forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, 0,
-                 message MEAN_ARGUMENT(mean), 0, 0, 0 NORM_ARGUMENT(0), [](int, const bf16*, int) {});
+                 message, 0, 0, 0 NORM_ARGUMENT(0), [](int, const bf16*, int) {});
 }
 #endif
 
@@ -492,7 +471,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
 extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
     const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, TIME_PARAMETERS float* message,
-    int* best, float* record, u32* signs MEAN_PARAMETER(float*, mean) NORM_PARAMETER(float*, spreads), OPERAND_PARAMETERS(bf16*, operand)) {
+    int* best, float* record, u32* signs NORM_PARAMETER(float*, spreads), OPERAND_PARAMETERS(bf16*, operand)) {
   bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
   const Sample at(RECEIVER_BLOCKS);
   const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
@@ -503,16 +482,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving
 #endif
   if (HAS_ENDED(at.index)) {
     write_zeros(message + (at.at(TIMED_message, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
-#if MEAN
-    write_zeros(mean + (at.at(TIMED_mean, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
-#endif
 #pragma unroll
     for (int m = 0; m < PRODUCTS; ++m)
       write_zeros((uint4*)(operands[m] + first_tile * (ROWS * H)), SENDER_BLOCKS * ROWS * H / 8, THREADS);
     return;
   }
   forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, now,
-                message MEAN_ARGUMENT(mean), best, record, signs NORM_ARGUMENT(spreads), [&](int m, const bf16* tile, int first_i) {
+                message, best, record, signs NORM_ARGUMENT(spreads), [&](int m, const bf16* tile, int first_i) {
                   const long long number = first_tile + first_i / SENDERS;
                   Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
                 });
@@ -630,7 +606,7 @@ __device__ __forceinline__ void pull_through_norm(
 // for `expected`, and gradients of the scalars that others have found, `d_given`, are added to those that are written.
 extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 3 : 2) messages_backward(
     const float* scalars, const float* value, const u32* transposed, const int* best, const float* record,
-    const u32* signs, const float* d_message MEAN_PARAMETER(const float*, d_mean),
+    const u32* signs, const float* d_message,
 #if IS_WIDE
     const float* d_given,
 #endif
@@ -691,18 +667,6 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
       d_chosen[group][n] = *(const float2*)(d_message + place);
       if (j >= N) d_chosen[group][n] = make_float2(0.0f, 0.0f);
     }
-#if MEAN
-  d_mean += at.index * N * H;
-  float2 d_of_all[R::GROUPS][Backward::NT];  // what the messages of all senders get
-#pragma unroll
-  for (int group = 0; group < R::GROUPS; ++group)
-#pragma unroll
-    for (int n = 0; n < Backward::NT; ++n) {
-      const int j = first_j + R::receiver(group);
-      const float2 d = *(const float2*)(d_mean + last(j) * H + Backward::column(n));
-      d_of_all[group][n] = j < N ? make_float2(d.x / N, d.y / N) : make_float2(0.0f, 0.0f);
-    }
-#endif
   u32 positive[PRODUCTS];
 #pragma unroll
   for (int m = 0; m < PRODUCTS; ++m) positive[m] = signs[m * SIGNS + threadIdx.x];
@@ -727,9 +691,6 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     const int i = first_i + R::sender_of(pair), group = R::group_of(pair), n = pair / 2 % Backward::NT;
     float2 d = make_float2(chosen[group][n].x == i ? d_chosen[group][n].x : 0.0f,
                            chosen[group][n].y == i ? d_chosen[group][n].y : 0.0f);
-#if MEAN
-    if (i < N) d.x += d_of_all[group][n].x, d.y += d_of_all[group][n].y;
-#endif
     store_pair(tiles[PRODUCTS % 2], row, column, d.x, d.y);
   });
   const auto is_here = [&](int i) {
@@ -742,10 +703,6 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
     for (int group = 0; group < R::GROUPS; ++group) {
       total.x += is_here(chosen[group][n].x) ? d_chosen[group][n].x : 0.0f;
       total.y += is_here(chosen[group][n].y) ? d_chosen[group][n].y : 0.0f;
-#if MEAN
-      total.x = fmaf((float)num_senders, d_of_all[group][n].x, total.x);
-      total.y = fmaf((float)num_senders, d_of_all[group][n].y, total.y);
-#endif
     }
     total = over_receivers(total);
     if (threadIdx.x % 32 < 4) *(float2*)(small + (P + 2) * H + Backward::column(n)) = total;

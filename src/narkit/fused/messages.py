@@ -10,8 +10,8 @@ For every receiver j, over all senders i and third nodes k:
 Without attention, the first line of the message is `ReLU(s_ij V + v + receive_j + send_i)`. With three products but
 without attention, latents are made of what edges are given: `latent_ij = ReLU(s_ij V + v)`, where s_ij are all features
 that latents are made of, see `latent_features`; they may be normalised over their features, as by a LayerNorm whose
-scale and offset are part of Me and receive. The mean of message_ij over i is given, too, if it is asked for. Where
-not everyone may send to everyone, message_ij is -1e6 for an i that may not send to j.
+scale and offset are part of Me and receive. Where not everyone may send to everyone,
+message_ij is -1e6 for an i that may not send to j.
 
 The forward kernel holds a tile of edges (i, j), walks over k with a running softmax, and hands the tile through the
 products. With LeakyReLU(t) = (1 + slope) / 2 t + (1 - slope) / 2 |t| the linear part of the logits is a sum over
@@ -86,7 +86,6 @@ class Options(NamedTuple):
     """What is not learnt."""
 
     slope: float = 0.0  # of the attention's LeakyReLU
-    mean: bool = False  # whether the mean of the messages is given beside their maximum
     masked: bool = False  # whether not everyone may send to everyone
     norm: bool = False  # whether latents, of what edges are given, are normalised over their features
 
@@ -140,8 +139,7 @@ def _kernel(name, terms, scalars, weights, options: Options, grid, shared_bytes,
     tiling = Tiling.of(n)
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(weights.attention is not None),
-        "LATENT": int(weights.has_latents), "MEAN": int(options.mean), "MASK": int(options.masked),
-        "NORM": int(options.norm),
+        "LATENT": int(weights.has_latents), "MASK": int(options.masked), "NORM": int(options.norm),
         "SLOPE": float(options.slope),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers, "TERMS": terms.shape[-1],
     }  # fmt: skip
@@ -157,7 +155,6 @@ class Saved(NamedTuple):
     record: Float[Array, "sample node node numbers"]  # of the attention: logits, their normaliser, mixed scalars
     signs: Int[Array, "sample tile product word"]  # bits: which inputs of the products are above zero
     operands: tuple[Array, ...]  # these inputs (sample, tile, row, hidden)
-    mean: Float[Array, "sample node hidden"] | None  # of the messages, if it is asked for
     spreads: Float[Array, "sample tile row"] | None  # of latents that are normalised: 1 / their standard deviations
 
 
@@ -171,7 +168,7 @@ class _Gradients(NamedTuple):
     small: Array  # (sample, tile, scalar + 3, hidden): V, v, b1, b2
 
 
-def _products_backward(terms, scalars, weights, saved: Saved, d_messages, d_given, options) -> _Gradients:
+def _products_backward(terms, scalars, weights, saved: Saved, d_message, d_given, options) -> _Gradients:
     samples, n = terms.shape[:2]
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = Tiling.of(n)
@@ -182,7 +179,7 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_messages, d_give
     rows_read = ((0, "TIMED_scalars"), (3, "TIMED_best"), (4, "TIMED_record"), (5, "TIMED_signs"))
     before_norm = [] if saved.spreads is None else [saved.operands[0], saved.spreads]
     if before_norm:
-        first = 6 + len(d_messages) + len(d_given)
+        first = 7 + len(d_given)
         rows_read += ((first, "TIMED_latents"), (first + 1, "TIMED_spreads"))
     rows_written = (*((i, "TIMED_cotangents") for i in range(num_products)), (num_products + 3, "TIMED_small"))
     kernel = _kernel(
@@ -196,7 +193,7 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_messages, d_give
         "small": ((samples, tiling.tiles, num_scalars + 3, H), jnp.float32),
     }
     written = kernel(
-        scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, *d_messages, *d_given,
+        scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, d_message, *d_given,
         *before_norm,
         outputs=[*[tiling.operand(samples)] * num_products, *layout.values()],
     )  # fmt: skip
@@ -300,16 +297,15 @@ def forward(
     weights: MessageWeights,
     options: Options,
     connected: Int[Array, "sample node node"] | None = None,
-) -> list[Float[Array, "sample node hidden"]]:
-    """The message of every node and, if it is asked for, the mean.
+) -> Float[Array, "sample node hidden"]:
+    """The message of every node.
 
     `terms` has, side by side, what every node adds: with latents x_i, x_j and x_k; then receive and send; then those
     for the update, which are not read here. `connected[i, j]`, of eight bits, lets i send to j; it is given if the
     options say that messages are masked.
     """
-    shape = (*terms.shape[:2], H)
-    outputs = [(shape, jnp.float32)] * (1 + options.mean)
-    return _run_forward("messages_forward", terms, scalars, weights, options, connected, (), outputs)
+    outputs = [((*terms.shape[:2], H), jnp.float32)]
+    return _run_forward("messages_forward", terms, scalars, weights, options, connected, (), outputs)[0]
 
 
 def forward_saving(
@@ -323,9 +319,6 @@ def forward_saving(
     tiling = Tiling.of(n)
     outputs.append(tiling.signs(samples, num_products))
     written = [(0, "TIMED_message"), (1, "TIMED_best"), (2, "TIMED_record"), (3, "TIMED_signs")]
-    if options.mean:
-        outputs.append(((samples, n, H), jnp.float32))
-        written.append((4, "TIMED_mean"))
     if options.norm:
         written.append((len(outputs), "TIMED_spreads"))
         outputs.append(((samples, tiling.tiles, tiling.rows), jnp.float32))
@@ -335,13 +328,12 @@ def forward_saving(
     message, best, record, signs, *rest = _run_forward(
         "messages_forward_saving", terms, scalars, weights, options, connected, rows, outputs
     )
-    mean = rest.pop(0) if options.mean else None
     spreads = rest.pop(0) if options.norm else None
-    return Saved(message, best, record, signs, tuple(rest), mean, spreads)
+    return Saved(message, best, record, signs, tuple(rest), spreads)
 
 
 def _run_forward(name: str, terms, scalars, weights, options: Options, connected, rows, outputs) -> list[Array]:
-    assert options.masked == (connected is not None) and not (options.masked and options.mean)
+    assert options.masked == (connected is not None)
     n, num_scalars = terms.shape[1], scalars.shape[-1]
     tiling = Tiling.of(n)
     shared = 2 * tiling.rows * TILE_STRIDE * 2
@@ -363,17 +355,17 @@ def backward(
     scalars: Array,
     weights: MessageWeights,
     saved: Saved,
-    d_messages: list[Array],
+    d_message: Array,
     options: Options,
     d_given: Array | None = None,
 ) -> tuple[list[Array], Array, MessageWeights]:
     """Gradients of the terms that are read, one by one, of the scalars and of the weights.
 
-    `d_messages` are cotangents of the message and, if it was asked for, of the mean. Where latents are made of what
-    edges are given, `d_given` is what the gradients of that, found elsewhere, are added to.
+    Where latents are made of what edges are given, `d_given` is what the gradients of that, found elsewhere, are added
+    to.
     """
     given = [d_given] if weights.is_wide else []
-    out = _products_backward(terms, scalars, weights, saved, d_messages, given, options)
+    out = _products_backward(terms, scalars, weights, saved, d_message, given, options)
     d_products = tuple(
         jnp.einsum("btrh,btrg->hg", operand, checkpoint_name(cotangent, STACKED), preferred_element_type=jnp.float32)
         for operand, cotangent in zip(saved.operands, out.cotangents, strict=True)

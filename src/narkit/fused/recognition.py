@@ -71,7 +71,7 @@ KNOWN_FIELDS: dict[type, set[str]] = {
     Linear: {"weight", "bias"},
     LayerNorm: {"scale", "offset"},
     MessagePassing: {
-        "receiver", "sender", "edge", "graph", "mlp", "from_nodes", "from_messages", "norm", "gate", "from_means",
+        "receiver", "sender", "edge", "graph", "mlp", "from_nodes", "from_messages", "norm", "gate",
     },
     Gate: {"from_nodes", "from_messages", "out"},
     TripletEdgeAttention: {
@@ -174,7 +174,7 @@ def _recognise_team(processor: TEAM, place: Place) -> tuple[BindProcessor, str]:
         width = layer.maxima.out.weight.shape[0]
         raise Refusal(f"the kernels are written for {NUM_MAXIMA} maxima per edge, not {width}")
     has_options = any(_is_on(getattr(layer, name)) for name in ATTENTION_OPTIONS)
-    if place.told or has_options or processor.message_passing.from_means is not None or processor.latent_size:
+    if place.told or has_options or processor.latent_size:
         if layer.norm is not None and processor.latent_size:
             raise Refusal("latents behind a LayerNorm that decoders read have no kernels")
         num_scalars = place.num_edge_scalars * (2 if reads_both_directions(layer) else 1)
@@ -186,8 +186,6 @@ def _recognise_team(processor: TEAM, place: Place) -> tuple[BindProcessor, str]:
 
 def _recognise_message_passing(processor: Any) -> tuple[BindProcessor, str]:
     """Of processors that pass messages along encoded edges: on their own, or beside triplets."""
-    if processor.message_passing.from_means is not None:
-        raise Refusal("a mean of messages beside their maximum has kernels in TEAM only")
     if isinstance(processor, MessagePassingProcessor):
         _check_formulas("message_passing")
         return bind_message_passing, ""

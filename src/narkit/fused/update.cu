@@ -2,7 +2,7 @@
 //
 // Compiled for SAMPLES samples of N nodes per seed, with or without a GATE, and with or without ATTENTION, which decides
 // where the terms of a node stand, one or with a gate two. Samples and nodes count as one list of rows; blockIdx.x is a
-// tile of 16 of them, blockIdx.z the seed. With MEAN the mean of the messages is read, too.
+// tile of 16 of them, blockIdx.z the seed.
 //
 // There are few blocks, so what counts is how long one of them waits: weights are read long before they are multiplied,
 // everything but the operands of products stays in registers, and warps share sums over rows where they meet anyway.
@@ -13,8 +13,7 @@
 #define FRAGMENTS (H * H / 2)
 #define TILE (16 * TILE_STRIDE)
 #define EPSILON 1e-5f
-#define OWN_TERMS (GATE ? 2 : 1)              // that are read of a node
-#define MATRICES (OWN_TERMS + (MEAN ? 1 : 0))  // that messages are multiplied with; that of their mean is the last
+#define OWN_TERMS (GATE ? 2 : 1)  // that are read of a node, and matrices that messages are multiplied with
 #define VECTORS (GATE ? 3 : 2)
 
 typedef Tiling<16, 8> T;  // eight warps with 16 rows and 16 columns each; a lane has two rows and four columns
@@ -64,13 +63,10 @@ __device__ __forceinline__ void stage_rows(const float* message, int first, bf16
 // needed next.
 template <typename F>
 __device__ __forceinline__ void open_gate(
-    const float* message MEAN_PARAMETER(const float*, average), const float* terms, const u32* weights, const u32* gate,
-    const float* bias, int first MEAN_PARAMETER(bf16*, averaged), bf16* received, bf16* gate_input, float2* shares,
+    const float* message, const float* terms, const u32* weights, const u32* gate, const float* bias, int first,
+    bf16* received, bf16* gate_input, float2* shares,
     T::Sums& normal, float (&spread)[2], T::Sums& openness, u32& summed, u32& gated, F meanwhile) {
   stage_rows(message, first, received);
-#if MEAN
-  stage_rows(average, first, averaged);
-#endif
   T::Weights to_sums(weights), to_gate, through_gate;
   if (GATE) to_gate.start(weights + FRAGMENTS);
   T::for_pairs(normal, [&](int row, int column, float* v, int) {
@@ -88,10 +84,6 @@ __device__ __forceinline__ void open_gate(
     through_gate.start(gate);
   }
   T::multiply(normal, received, to_sums);
-#if MEAN
-  T::Weights from_mean(weights + OWN_TERMS * FRAGMENTS);
-  T::multiply(normal, averaged, from_mean);
-#endif
   meanwhile();
   summed = gated = 0;
   if (GATE)
@@ -149,22 +141,18 @@ __device__ __forceinline__ void open_gate(
 #if defined(BUILD_update_forward)
 extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
-    const float* vectors MEAN_PARAMETER(const float*, average), TIME_PARAMETERS float* result
+    const float* vectors, TIME_PARAMETERS float* result
 #if TIMED_result
     , float* copy
 #endif
 ) {
   bf16 *received = (bf16*)memory, *gate_input = received + TILE;
   float2* shares = (float2*)(gate_input + TILE);
-#if MEAN
-  bf16* averaged = (bf16*)(shares + SHARES);
-  average += (long long)row_of(blockIdx.z, TIMED_mean, NOW) * NODES * H;
-#endif
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
-  weights += seed * MATRICES * FRAGMENTS;
+  weights += seed * OWN_TERMS * FRAGMENTS;
   gate += seed * FRAGMENTS;
   vectors += seed * VECTORS * H;
   result += (long long)row_of(seed, TIMED_result, NOW) * NODES * H;
@@ -182,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
   T::Sums normal, openness, before;
   float spread[2];
   u32 summed, gated;
-  open_gate(message MEAN_ARGUMENT(average), terms, weights, gate, vectors + 2 * H, first MEAN_ARGUMENT(averaged), received,
+  open_gate(message, terms, weights, gate, vectors + 2 * H, first, received,
             gate_input, shares, normal, spread, openness, summed, gated, [&]() {
               if (!GATE) return;
               T::for_pairs(before, [&](int row, int column, float* v, int) {
@@ -226,9 +214,8 @@ __device__ __forceinline__ void write_sum_over_rows(float* out, F f) {
 // gate also the gradient of the hidden state and the operands of the gate's gradient (input and cotangent).
 extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
     const float* message, const float* terms, const float* hidden, const u32* weights, const u32* gate,
-    const u32* transposed_weights, const u32* transposed_gate, const float* vectors, const float* d_result
-    MEAN_PARAMETER(const float*, average), TIME_PARAMETERS float* d_message, float* d_terms, float* d_vectors
-    MEAN_PARAMETER(float*, d_average)
+    const u32* transposed_weights, const u32* transposed_gate, const float* vectors, const float* d_result,
+    TIME_PARAMETERS float* d_message, float* d_terms, float* d_vectors
 #if GATE
     , float* d_hidden, bf16* gate_inputs, bf16* d_openings
 #endif
@@ -236,18 +223,13 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
   bf16 *received = (bf16*)memory, *gate_input = received + TILE, *d_opening = gate_input + TILE;
   bf16 *d_summed = received, *d_gate_input = gate_input;  // when these are no longer needed
   float2 *shares = (float2*)(d_opening + TILE), *d_shares = shares + SHARES;
-#if MEAN
-  bf16* averaged = (bf16*)(d_shares + SHARES);
-  average += (long long)row_of(blockIdx.z, TIMED_mean, NOW) * NODES * H;
-  d_average += blockIdx.z * NODES * H;
-#endif
   const int seed = blockIdx.z, first = blockIdx.x * 16;
   message += (long long)row_of(seed, TIMED_message, NOW) * NODES * H;
   terms += (long long)row_of(seed, TIMED_terms, NOW) * NODES * TERMS;
   hidden += (long long)row_of(seed, TIMED_hidden, NOW) * NODES * H;
-  weights += seed * MATRICES * FRAGMENTS;
+  weights += seed * OWN_TERMS * FRAGMENTS;
   gate += seed * FRAGMENTS;
-  transposed_weights += seed * MATRICES * FRAGMENTS;
+  transposed_weights += seed * OWN_TERMS * FRAGMENTS;
   transposed_gate += seed * FRAGMENTS;
   vectors += seed * VECTORS * H;
   d_result += seed * NODES * H;
@@ -264,9 +246,6 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
     write_zeros(d_message + first * H, count, T::NUM_THREADS);
     write_zeros(d_terms + first * OWN_TERMS * H, OWN_TERMS * count, T::NUM_THREADS);
     write_zeros(d_vectors, VECTORS * H, T::NUM_THREADS);
-#if MEAN
-    write_zeros(d_average + first * H, count, T::NUM_THREADS);
-#endif
 #if GATE
     write_zeros(d_hidden + first * H, count, T::NUM_THREADS);
     write_zeros(gate_inputs + first * H, count, T::NUM_THREADS);
@@ -278,7 +257,7 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
   T::Weights back_through_gate;
   float spread[2];
   u32 summed, gated;
-  open_gate(message MEAN_ARGUMENT(average), terms, weights, gate, vectors + 2 * H, first MEAN_ARGUMENT(averaged), received,
+  open_gate(message, terms, weights, gate, vectors + 2 * H, first, received,
             gate_input, shares, normal, spread, sums, summed, gated, [&]() {
               if (GATE) back_through_gate.start(transposed_gate);
               T::for_pairs(before, [&](int row, int column, float* v, int pair) {
@@ -356,14 +335,6 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
   T::for_pairs(sums, [&](int row, int column, float* v, int) {
     if (first + row < NODES) *(float2*)(d_message + (first + row) * H + column) = make_float2(v[0], v[1]);
   });
-#if MEAN
-  T::Weights back_to_mean(transposed_weights + OWN_TERMS * FRAGMENTS);
-  T::clear(sums);
-  T::multiply(sums, d_summed, back_to_mean);
-  T::for_pairs(sums, [&](int row, int column, float* v, int) {
-    if (first + row < NODES) *(float2*)(d_average + (first + row) * H + column) = make_float2(v[0], v[1]);
-  });
-#endif
   write_sum_over_rows(d_vectors, [&](int pair) {
     const float *n = (const float*)normal + 2 * pair, *g = (const float*)d + 2 * pair;
     return make_float2(g[0] * n[0], g[1] * n[1]);

@@ -1,6 +1,6 @@
 """The update of the hidden state from the message that a node received, one kernel forward and one backward.
 
-    r       = LayerNorm(ReLU(from_node + message O (+ mean M))) * scale + offset
+    r       = LayerNorm(ReLU(from_node + message O)) * scale + offset
     c       = sigmoid(ReLU(from_gate + message G) W + b)
     hidden' = c r + (1 - c) hidden, or without a gate r
 
@@ -34,24 +34,22 @@ class UpdateWeights(NamedTuple):
     on_message: Float[Array, "terms hidden hidden"]  # O and, with a gate, G
     gate: Float[Array, "hidden hidden"] | None  # W
     vectors: Float[Array, "vectors hidden"]  # scale, offset and, with a gate, b
-    fragments: tuple[Array, Array]  # of O, G and M, and of W; without a gate, which nobody reads then, the first twice
+    fragments: tuple[Array, Array]  # of O and G, and of W; without a gate, which nobody reads then, the first twice
     transposed: tuple[Array, Array]
-    on_mean: Float[Array, "hidden hidden"] | None = None  # M, if the mean of the messages is read
 
     @classmethod
-    def of(cls, on_message, gate, vectors, on_mean=None) -> UpdateWeights:
-        matrices = on_message if on_mean is None else jnp.concatenate([on_message, on_mean[None]])
-        last = matrices if gate is None else gate
-        fragments, transposed = ((frozen(matrices, flip), frozen(last, flip)) for flip in (False, True))
-        return cls(on_message, gate, vectors, fragments, transposed, on_mean)
+    def of(cls, on_message, gate, vectors) -> UpdateWeights:
+        last = on_message if gate is None else gate
+        fragments, transposed = ((frozen(on_message, flip), frozen(last, flip)) for flip in (False, True))
+        return cls(on_message, gate, vectors, fragments, transposed)
 
 
-def _kernel(name, message, terms, mean, gated, tiles, shares, rows) -> Kernel:
+def _kernel(name, message, terms, gated, tiles, shares, rows) -> Kernel:
     samples, n = message.shape[:2]
     nodes = samples * n
     macros = (("N", n), ("SAMPLES", samples), ("TERMS", terms.shape[-1]), ("ATTENTION", int(terms.shape[-1] >= 6 * H)))
-    macros += (("MEAN", len(mean)), ("GATE", int(gated)))
-    shared = 16 * ((tiles + len(mean)) * TILE_STRIDE * 2 + shares * (WARPS + 1) * 8)
+    macros += (("GATE", int(gated)),)
+    shared = 16 * (tiles * TILE_STRIDE * 2 + shares * (WARPS + 1) * 8)
     return Kernel("update.cu", name, macros, (-(-nodes // 16), 1), shared, *rows, threads=32 * WARPS)
 
 
@@ -60,51 +58,43 @@ def forward(
     terms: Float[Array, "sample node terms"],
     hidden: Float[Array, "sample node hidden"],
     weights: UpdateWeights,
-    mean: Float[Array, "sample node hidden"] | None = None,
 ) -> Float[Array, "sample node hidden"]:
     """The next hidden state. Of `terms` from_node and from_gate are read, which stand behind receive and send.
 
     Without a gate there is no from_gate, and the hidden state is not read.
     """
-    means = [] if mean is None else [mean]
-    rows_read = (*ROWS_READ, *[(6, "TIMED_mean")] * len(means))
-    rows = (rows_read, ((0, "TIMED_result"),), (0,))
-    kernel = _kernel("update_forward", message, terms, means, weights.gate is not None, 2, 1, rows)
-    operands = (message, terms, hidden, *weights.fragments, weights.vectors, *means)
+    rows = (ROWS_READ, ((0, "TIMED_result"),), (0,))
+    kernel = _kernel("update_forward", message, terms, weights.gate is not None, 2, 1, rows)
+    operands = (message, terms, hidden, *weights.fragments, weights.vectors)
     return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
 
 
 def backward(
-    message: Array, terms: Array, hidden: Array, weights: UpdateWeights, d_result: Array, mean: Array | None = None
-) -> tuple[list[Array], Array, Array, Array | None, Array]:
-    """Gradients of the message (and the mean), of the terms side by side, of the hidden state, the gate and vectors.
+    message: Array, terms: Array, hidden: Array, weights: UpdateWeights, d_result: Array
+) -> tuple[Array, Array, Array, Array | None, Array]:
+    """Gradients of the message, of the terms side by side, of the hidden state, the gate and vectors.
 
-    Those of O and G are the products of the message with the gradients of the two terms; that of M of the mean with
-    the first one.
+    Those of O and G are the products of the message with the gradients of the two terms.
     """
-    means, gated = [] if mean is None else [mean], weights.gate is not None
+    gated = weights.gate is not None
     samples, n = hidden.shape[:2]
     outputs = [
         (hidden.shape, jnp.float32),
         ((samples, n, len(weights.on_message) * H), jnp.float32),
         ((1, -(-samples * n // 16), len(weights.vectors), H), jnp.float32),  # by tile, whichever samples are in it
-        *[(hidden.shape, jnp.float32)] * len(means),
     ]
-    rows_read = (*ROWS_READ, *[(9, "TIMED_mean")] * len(means))
     rows_written = ((2, "TIMED_vectors"),)
     if gated:
         rows_written += tuple((len(outputs) + operand, "TIMED_gate") for operand in (1, 2))
         outputs += [(hidden.shape, jnp.float32), (hidden.shape, jnp.bfloat16), (hidden.shape, jnp.bfloat16)]
-    kernel = _kernel("update_backward", message, terms, means, gated, 3, 2, (rows_read, rows_written))
-    d_message, d_terms, d_vectors, *rest = kernel(
-        message, terms, hidden, *weights.fragments, *weights.transposed, weights.vectors, d_result, *means,
-        outputs=outputs,
-    )  # fmt: skip
-    d_mean, of_gate = rest[: len(means)], rest[len(means) :]
+    kernel = _kernel("update_backward", message, terms, gated, 3, 2, (ROWS_READ, rows_written))
+    d_message, d_terms, d_vectors, *of_gate = kernel(
+        message, terms, hidden, *weights.fragments, *weights.transposed, weights.vectors, d_result, outputs=outputs
+    )
     d_hidden, d_gate = jnp.zeros_like(hidden), None
     if gated:
         d_hidden, *operands = of_gate
         gate_input, d_opening = (checkpoint_name(operand, STACKED) for operand in operands)
         d_gate = jnp.einsum("bnh,bng->hg", gate_input, d_opening, preferred_element_type=jnp.float32)
     d_vectors = checkpoint_name(d_vectors, STACKED).sum((0, 1))
-    return [d_message, *d_mean], d_terms, d_hidden, d_gate, d_vectors
+    return d_message, d_terms, d_hidden, d_gate, d_vectors

@@ -4,7 +4,7 @@ With z = [x || hidden], where i sends and j receives:
 
     m_ij = MLP(ReLU(M1 z_j + M2 z_i + (message of the edge) + Mg g))
     m_j  = max over i of m_ij
-    r    = LayerNorm(ReLU(O1 z + O2 m)), or with a mean beside the maximum O1 z + O2 m + O3 (mean over i of m_ij)
+    r    = LayerNorm(ReLU(O1 z + O2 m))
     hidden' = r, or with a gate c = sigmoid(G3 ReLU(G1 z + G2 m)): c r + (1 - c) hidden
 """
 
@@ -71,9 +71,8 @@ class MessagePassing(eqx.Module):
     from_messages: Linear  # O2
     norm: LayerNorm
     gate: Gate | None
-    from_means: Linear | None  # O3, if the mean of the messages counts beside their maximum
 
-    def __init__(self, hidden_size: int, gated: bool, mean: bool = False, *, key: PRNGKeyArray):
+    def __init__(self, hidden_size: int, gated: bool, *, key: PRNGKeyArray):
         keys = jax.random.split(key, 9)
         self.receiver = Linear(2 * hidden_size, hidden_size, key=keys[0])
         self.sender = Linear(2 * hidden_size, hidden_size, key=keys[1])
@@ -84,7 +83,6 @@ class MessagePassing(eqx.Module):
         self.from_messages = Linear(hidden_size, hidden_size, key=keys[7])
         self.norm = LayerNorm(hidden_size)
         self.gate = Gate(hidden_size, key=keys[8]) if gated else None
-        self.from_means = Linear(hidden_size, hidden_size, key=jax.random.fold_in(key, 1)) if mean else None
 
     def bind(self, bases: Bases) -> BoundMessagePassing:
         hidden_size = self.graph.bias.shape[0]
@@ -100,7 +98,6 @@ class MessagePassing(eqx.Module):
             on_messages=side_by_side(on_messages),
             norm=self.norm,
             gate=None if self.gate is None else self.gate.out,
-            from_means=self.from_means,
         )
 
 
@@ -113,7 +110,6 @@ class BoundMessagePassing(eqx.Module):
     on_messages: Linear
     norm: LayerNorm
     gate: Linear | None
-    from_means: Linear | None
 
     def __call__(
         self,
@@ -135,22 +131,11 @@ class BoundMessagePassing(eqx.Module):
             self.on_messages(max_over_first(messages)), [size] * (1 if self.gate is None else 2)
         )
 
-        before = from_nodes[2] + from_messages[0]
-        if self.from_means is not None:
-            before = before + self.from_means(_mean(messages, connected))
-        update = self.norm(jax.nn.relu(before))
+        update = self.norm(jax.nn.relu(from_nodes[2] + from_messages[0]))
         if self.gate is None:
             return update
         openness = jax.nn.sigmoid(self.gate(jax.nn.relu(from_nodes[3] + from_messages[1])))
         return openness * update + (1.0 - openness) * hidden
-
-
-def _mean(messages: Float[Array, "node node hidden"], connected: Adjacency | None) -> Float[Array, "node hidden"]:
-    """The mean of the messages that a node receives from those who may send."""
-    if connected is None:
-        return messages.mean(0)
-    heard = jnp.where(connected[..., None], messages, 0.0).sum(0)
-    return heard / jnp.maximum(connected.sum(0), 1)[:, None]
 
 
 class MessagePassingProcessor(Processor):

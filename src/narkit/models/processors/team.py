@@ -28,7 +28,6 @@ class TEAM(Processor):
 
     - `latents`: whether decoders read the attention's latents beside the encoded edges.
     - `gated`: whether the hidden state moves towards its update through a gate.
-    - `mean`: whether the mean of the messages counts beside their maximum.
 
     Another reading of the paper has the same number of parameters to the last one: `reads="both", residual=True,
     norm=True, gated=False`.
@@ -54,7 +53,6 @@ class TEAM(Processor):
         norm: bool = False,
         latents: bool = False,
         gated: bool = True,
-        mean: bool = False,
         key: PRNGKeyArray,
     ):
         attention, messages = jax.random.split(key)
@@ -71,7 +69,7 @@ class TEAM(Processor):
             norm=norm,
             key=attention,
         )
-        self.message_passing = MessagePassing(hidden_size, gated, mean, key=messages)
+        self.message_passing = MessagePassing(hidden_size, gated, key=messages)
         self.latent_size = hidden_size if latents else 0
 
     def bind(self, bases: Bases) -> BoundProcessor:
