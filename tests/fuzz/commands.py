@@ -88,7 +88,7 @@ BY_KIND: dict[str, tuple[str, ...]] = {
     "int": ("-1", "0", "1.5", "abc", "1e3", "9" * 22, "100000", "0x10", "--", "1_0", "True", "4,7", "٣", "+3", " 3"),
     "float": ("nan", "inf", "-1", "1e400", "abc", "", "--", "1,5", "-0.0", "0", "1e-320"),
     "Path": (
-        "nowhere", "no/such/x", "../given/folder", "../given/empty.csv", "../given/bytes.bin", "../given/words.csv", "",
+        "nowhere", "no/such/x", "folder", "../given/empty.csv", "../given/bytes.bin", "../given/words.csv", "",
         ".", "/dev/null", "/proc/nowhere/x", "../given/edges.csv/x", "../given/link", "stopped", "x" * 300,
         "../given/records", "/dev/full", "/sys/x",
     ),
