@@ -109,7 +109,6 @@ def test_what_the_machine_cannot_do_ends_in_1(
         ),
         ("bench train --out file/x", "'--out': file: expected a folder, or none yet, got a file"),
         ("solve quicksort --instances nowhere", "one JSON object a line: No such file or directory"),
-        ("train --algorithm bfs --steps 1 --steps 2", "'--steps': expected it once, got it more often"),
         ("train --algorithm bfs --hidden-size 1000000", "networks of width 1000000: about"),
         ('train --algorithm bfs --set processor_options={"num_heads":3}', "heads that divides the hidden size, got 3"),
         ("train --algorithm bfs --save-every inf", "save_every: expected a finite number, such as 30, got inf"),

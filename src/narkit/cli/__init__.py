@@ -26,12 +26,11 @@ from narkit.cli import (
     weights,
 )
 from narkit.cli.failures import DEBUG, ends_with
-from narkit.cli.help import examples, hide_types_of_flags, refuse_doubled_options
+from narkit.cli.help import examples, hide_types_of_flags
 from narkit.errors import one_line
 from narkit.sweeps.user_code import import_modules
 
 hide_types_of_flags()
-refuse_doubled_options()
 app = typer.Typer(
     name="narkit",
     no_args_is_help=True,

@@ -1,11 +1,10 @@
-"""What commands share: the ends of help texts, and what Typer is taught."""
+"""What help texts of several commands share."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperOption
 
 
 def examples(*lines: str) -> str:
@@ -23,24 +22,3 @@ def hide_types_of_flags() -> None:
         return None if self.is_flag else shown(self, ctx)
 
     TyperOption.display_type_rich = display_type_rich  # type: ignore[method-assign]
-
-
-def refuse_doubled_options() -> None:
-    """An option that is given twice is a mistake: Typer would take the last one without a word."""
-    make: Any = TyperCommand.make_parser
-
-    def make_parser(self: Any, ctx: Any) -> Any:
-        parser = make(self, ctx)
-        parse = parser.parse_args
-
-        def parse_args(args: list[str]) -> Any:
-            values, rest, order = parse(args)
-            for option in order:
-                if order.count(option) > 1 and not option.multiple:
-                    raise typer.BadParameter("expected it once, got it more often", ctx=ctx, param=option)
-            return values, rest, order
-
-        parser.parse_args = parse_args
-        return parser
-
-    TyperCommand.make_parser = make_parser  # type: ignore[method-assign]
