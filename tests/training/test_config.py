@@ -18,7 +18,7 @@ from narkit.training.rules import Rule
         ({"algorithms": ("bsf",)}, "did you mean 'bfs'"),
         ({"processor": "tema"}, "did you mean 'team'"),
         ({"processor_options": {"num_head": 2}}, "did you mean 'num_heads'"),
-        ({"processor_options": {"num_heads": 7}}, "number of heads that divides the hidden size, got 7 heads for size 128"),
+        ({"processor_options": {"num_heads": 7}}, "heads that divides the hidden size, got 7 heads for size 128"),
         ({"hidden_size": 10**6}, "networks of width 1000000: about .* of memory would be needed"),
         ({"hints": "encode"}, "did you mean 'encoded'"),
         ({"reprediction": "sfot"}, "did you mean 'soft'"),
