@@ -329,6 +329,7 @@ def test_processes_of_their_own(folder: Path) -> None:
         done = subprocess.run(command, cwd=out, env=environment, capture_output=True, timeout=1800)
         took, printed = time.monotonic() - began, (done.stdout + done.stderr).decode(errors="replace")
         codes[done.returncode] += 1
+        print(f"\nended in {done.returncode} after {took:.0f} s: narkit", *map(repr, case.words), flush=True)
         if problem := wrong(case, done.returncode, printed, 0.0, folder, before):
             problems.append(f"{problem}: {case.words} after {took:.0f} s: {printed[-600:]}")
 
