@@ -183,10 +183,10 @@ def good_commands(draw: st.DrawFn) -> Case:
 
 
 @st.composite
-def mutated_options(draw: st.DrawFn) -> Case:
-    """A good command, or what is required of one, with another value of one option."""
-    # Hypothesis prefers some of many choices; a number that it draws is scattered evenly over all of them.
-    target = random.Random(draw(st.integers(0, 2**48))).choice(targets())
+def mutated_options(draw: st.DrawFn, target: Target | None = None) -> Case:
+    """A good command, or what is required of one, with another value of one option: this one, or any."""
+    # Hypothesis prefers some of many choices; a number that it draws is scattered over all of them.
+    target = target or random.Random(draw(st.integers(0, 2**48))).choice(targets())
     path, parameter = target.path, target.parameter
     known = good_lines()[path]
     words = _filled(draw, draw(st.sampled_from(known))) if known else list(path)
