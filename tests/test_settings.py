@@ -193,3 +193,19 @@ def test_entry_points_in_python_refuse_the_wrong_kind() -> None:
         narkit.predict({}, batch)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"transform: expected a narkit.Batch, got int"):
         narkit.transform(3)  # type: ignore[arg-type]
+    reasoner = narkit.Reasoner("bfs", hidden_size=4, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="predict: expected a batch with samples, got an empty one"):
+        narkit.predict(reasoner, batch[3:])
+    with pytest.raises(ValueError, match="evaluate: expected a batch with samples, got an empty one"):
+        narkit.evaluate("bfs", batch[3:].outputs, batch[3:])
+    with pytest.raises(ValueError, match="keep_hints: expected true or false, got 'no'"):
+        narkit.predict(reasoner, batch, keep_hints="no")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"a network of width 1000000: about .* of memory would be needed"):
+        narkit.Reasoner("bfs", hidden_size=10**6, key=jax.random.key(0))
+    with pytest.raises(FileNotFoundError, match="the folder nowhere does not exist"):
+        narkit.save(reasoner, "nowhere/x.safetensors")
+    config = narkit.TrainConfig("bfs")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="save_every: expected a finite number, such as 30, got nan"):
+        narkit.train(config, save_every=float("nan"))
+    with pytest.raises(ValueError, match="threads: expected at least 1, got -1"):
+        narkit.train(config, threads=-1)

@@ -41,12 +41,14 @@ def write_with_folder(path: Path, content: str | bytes) -> None:
     write_whole(path, content)
 
 
-def check_place(path: Path) -> None:
-    """Raises where a file cannot be written, before anything is computed for it."""
+def check_place(path: Path, with_folder: bool = False) -> None:
+    """Raises where a file cannot be written, before anything is computed for it; `with_folder` if that is made, too."""
     if not str(path.name):
         raise IsADirectoryError(f"expected the name of a file, got {str(path)!r}")
     if path.is_dir():
         raise IsADirectoryError(f"{path}: expected the name of a file, got that of a folder")
+    if with_folder:
+        return check_folder(path.parent)
     if path.parent.exists() and not path.parent.is_dir():
         raise NotADirectoryError(f"{path.parent}: expected a folder, got a file")
     if not path.parent.is_dir():

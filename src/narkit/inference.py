@@ -17,6 +17,7 @@ from narkit.errors import BatchError
 from narkit.models import predictions
 from narkit.models.network import AnyArray, Bind, DeviceBatch, Reasoner
 from narkit.models.unrolling import Reprediction, Unrolling, unroll
+from narkit.settings import flag
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ def predict(
     options = Unrolling(reprediction=reprediction)
     if batch.algorithm not in reasoner.algorithms:
         raise BatchError(f"expected a batch of {' or '.join(reasoner.algorithms)}, got one of {batch.algorithm}")
-    arrays = DeviceBatch.of(batch)
+    if not len(batch):
+        raise BatchError("predict: expected a batch with samples, got an empty one")
+    keep_hints, arrays = flag("keep_hints", keep_hints), DeviceBatch.of(batch)
     # Inside someone's own `jax.jit` the options for XLA are theirs to give.
     is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((reasoner, arrays)))
     run = _predict if is_traced else _compiled_predict()

@@ -63,10 +63,12 @@ def whole_number(name: str, value: object, at_least: int | None = None, example:
     return int(value)
 
 
-def number(name: str, value: object, example: object = None) -> float:
-    """The value, if it is a finite number."""
+def number(name: str, value: object, example: object = None, at_least: float | None = None) -> float:
+    """The value, if it is a finite number and no smaller than `at_least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         raise SettingError(name, "a finite number", value, example)
+    if at_least is not None and value < at_least:
+        raise SettingError(name, f"at least {at_least}", value)
     return float(value)
 
 

@@ -33,7 +33,6 @@ def prepare(folder: Path) -> None:
     for name, text in TABLES.items():
         (given / name).write_text(text)
     (given / "bytes.bin").write_bytes(bytes(range(256)))
-    (given / "folder").mkdir()
     (given / "link").symlink_to("nowhere")
     shutil.copytree(GOLDEN / "stopped", given / "run")
     shutil.copytree(GOLDEN / "records", given / "records")
@@ -43,7 +42,7 @@ def refresh(folder: Path) -> Path:
     """An empty folder for what a command writes, with copies of what it may change."""
     out = folder / OUT
     shutil.rmtree(out, ignore_errors=True)
-    out.mkdir()
+    (out / "folder").mkdir(parents=True)
     shutil.copytree(folder / GIVEN / "records", out / "records")
     shutil.copytree(folder / GIVEN / "run", out / "stopped")
     shutil.copy(folder / GIVEN / "README.md", out / "README.md")

@@ -225,6 +225,9 @@ def test_numbers_that_are_not_finite(saved, value):
 def test_tensors_that_do_not_fit(saved):
     tensors = safetensors.flax.load_file(saved)
     name = "processor.message_passing.edge.weight"
+    rewrite(saved, {**tensors, name: tensors[name].astype(int)})
+    with pytest.raises(ModelFileError, match=f"tensor {name}: expected float32 or bfloat16, got int32"):
+        narkit.load(saved)
     rewrite(saved, {**tensors, name: jnp.zeros((4, 5))})
     with pytest.raises(ModelFileError, match=rf"tensor {name}: expected shape \(4, 4\), got \(4, 5\)"):
         narkit.load(saved)

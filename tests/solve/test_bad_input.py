@@ -181,6 +181,7 @@ def test_calls_that_cannot_be() -> None:
         ("", "expected rows, got an empty file"),
         ("from,to\n", "expected edges, got headings only"),
         ("from,to,km\na,b,1\na,c,far\n", r"line 3: expected a number, got 'far'"),
+        ("a,b,1O\na,c,1\n", r"line 1: expected a number, got '1O'"),
         ("a,b,1\na\n", r"line 2: expected two nodes"),
         ("a,b,1\n,c,2\n", r"line 2: expected two nodes"),
         ("a,b,nan\n", "expected a finite number, got nan"),
@@ -194,3 +195,20 @@ def test_files_that_cannot_be(text: str, message: str, tmp_path: Path) -> None:
         prepare("dijkstra", path, source="a")
     with pytest.raises(InstanceError, match="cannot be read"):
         prepare("dijkstra", tmp_path, source="a")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0..1,2\n3,4\n", r"line 1: expected a number, got '0\.\.1'"),
+        ("x,2\n3,4\n", "line 1: expected a number, got 'x'"),
+        ("1,01,0\n0,1\n", "line 2: expected a name in front of every row or of none"),
+    ],
+)
+def test_a_first_row_with_a_slip_is_no_heading(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text(text)
+    with pytest.raises(InstanceError, match=message):
+        prepare("graham_scan", path)
+    path.write_text("name,x,y\na,0,0\nb,1,0\nc,0,1\n")
+    prepare("graham_scan", path)

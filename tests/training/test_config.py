@@ -18,6 +18,8 @@ from narkit.training.rules import Rule
         ({"algorithms": ("bsf",)}, "did you mean 'bfs'"),
         ({"processor": "tema"}, "did you mean 'team'"),
         ({"processor_options": {"num_head": 2}}, "did you mean 'num_heads'"),
+        ({"processor_options": {"num_heads": 7}}, "heads that divides the hidden size, got 7 heads for size 128"),
+        ({"hidden_size": 10**6}, "networks of width 1000000: about .* of memory would be needed"),
         ({"hints": "encode"}, "did you mean 'encoded'"),
         ({"reprediction": "sfot"}, "did you mean 'soft'"),
         ({"teacher_forcing": 1.5}, r"probability in \[0, 1\], got 1.5"),

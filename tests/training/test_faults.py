@@ -159,14 +159,15 @@ main()
 
 
 @pytest.mark.slow
-def test_a_command_that_is_killed_every_twenty_seconds_ends(tmp_path: Path, program_cache: Path) -> None:
+def test_a_command_that_is_killed_every_twenty_seconds_ends(tmp_path: Path) -> None:
     """`narkit train --save-every 5`, typed again after every kill, long before its only validation.
 
-    The seconds are of computing, so that the test is the same on a busy machine, where starting alone takes longer.
+    The seconds are of computing, so that the test is the same on a busy machine, where starting alone takes longer; and
+    no program has been compiled before, for the same reason.
     """
     options = "--algorithm bfs --processor mpnn --preset quick --steps 1500 --set test=false --set validate_every=1500"
     words = ["train", *options.split(), "--save-every", "5", "--out", str(tmp_path / "run")]
-    environment = environment_of(program_cache)
+    environment = environment_of(tmp_path / "programs")
     ended: list[int] = []
     while 0 not in ended:
         command = [sys.executable, "-c", COMMAND, str(ALLOWED), *words]

@@ -19,7 +19,7 @@ import narkit.algorithms  # registers the algorithms
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
 from narkit.bench.tables import markdown_page, versions_in_words
-from narkit.data.execution import sample
+from narkit.data.execution import check_size, sample
 from narkit.printing import print_line, print_table
 from narkit.spec import ALGORITHMS
 
@@ -81,6 +81,9 @@ def measure(
         task = progress.add_task("starting", total=len(names) * len(sizes))
         reference = None if reference_python is None else Reference(reference_python)
         try:
+            for name in names:  # sizes that do not fit, before anything is measured
+                for size in sizes:
+                    check_size(ALGORITHMS[name], size, BATCH_SIZE)
             for name in names:
                 for size in sizes:
                     progress.update(task, description=f"{name}, n = {size}")

@@ -25,8 +25,9 @@ from narkit.cli import (
     view,
     weights,
 )
-from narkit.cli.failures import DEBUG, ends_with, one_line
+from narkit.cli.failures import DEBUG, ends_with
 from narkit.cli.help import examples, hide_types_of_flags
+from narkit.errors import one_line
 from narkit.sweeps.user_code import import_modules
 
 hide_types_of_flags()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.choices import comma_separated_algorithms, comma_separated_sizes, plain_errors, store
+from narkit.cli.choices import OutFile, OutFiles, comma_separated_algorithms, comma_separated_sizes, plain_errors, store
 from narkit.cli.help import examples
 
 app = typer.Typer()
@@ -30,28 +30,18 @@ def bench_data(
         str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
-    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,
+    out: OutFiles = None,
+    json: OutFile = None,
 ) -> None:
     """Measure the microseconds per sample on one core, from a seed to a finished batch."""
     from rich.console import Console
 
     from narkit.bench import data
-    from narkit.data.execution import check_size
-    from narkit.files import check_folder, write_with_folder
-    from narkit.spec import ALGORITHMS
+    from narkit.files import write_with_folder
 
     wanted = comma_separated_sizes(sizes)
     names = comma_separated_algorithms(algorithms)
-    with plain_errors("--sizes"):
-        for name in names:
-            for size in wanted:
-                check_size(ALGORITHMS[name], size, data.BATCH_SIZE)
-    for option, file in (("--out", out), ("--json", json)):
-        if file is not None:
-            with plain_errors(option):
-                check_folder(file.parent)
-    with plain_errors("--reference-python"):
+    with plain_errors():
         record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
     data.print_record(Console(), record)
     store(out, data.as_json(record), data.as_markdown(record))

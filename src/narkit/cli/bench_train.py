@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from narkit.cli.choices import (
+    OutFiles,
     comma_separated_algorithms,
     comma_separated_sizes,
     given_options,
@@ -43,7 +44,7 @@ def bench_train(
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
     preset: Annotated[str, typer.Option(help="The preset whose settings of a step are measured.")] = "paper",
-    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
+    out: OutFiles = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
     ] = None,

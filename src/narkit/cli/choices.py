@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.failures import one_line
-from narkit.errors import UnknownNameError
+from narkit.errors import UnknownNameError, one_line
 
 Steps = Annotated[int | None, typer.Option(help="The number of training steps.", show_default="the preset's")]
 HiddenSize = Annotated[int | None, typer.Option(help="Width of the network.", show_default="the preset's")]
@@ -19,6 +18,10 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
 ]
 SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")]
+OutFiles = Annotated[
+    Path | None, typer.Option(callback=lambda out: _writable(out, ".json"), help="Write OUT.json and OUT.md, too.")
+]
+OutFile = Annotated[Path | None, typer.Option(callback=lambda file: _writable(file), help="Write the record here.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
@@ -55,6 +58,16 @@ def given_options(context: typer.Context) -> dict[str, str]:
         if source is not None and source.name == "COMMANDLINE":
             found[parameter.name] = max(parameter.opts, key=len)
     return found
+
+
+def _writable(file: Path | None, suffix: str = "") -> Path | None:
+    """A file that will be written, with its folder, after long work: what cannot be written is refused now."""
+    from narkit.files import check_place
+
+    if file is not None:
+        with plain_errors():
+            check_place(file.with_suffix(suffix) if suffix and file.name else file, with_folder=True)
+    return file
 
 
 def known_algorithm(name: str) -> str:

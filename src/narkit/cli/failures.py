@@ -16,6 +16,8 @@ import time
 import traceback
 from collections.abc import Sequence
 
+from narkit.errors import one_line
+
 MACHINE, SOFTWARE = 1, 70  # exit codes; the second is that of sysexits.h for an internal error
 DEBUG = "--debug"
 
@@ -42,15 +44,6 @@ def ends_with(error: Exception, words: Sequence[str]) -> int:
         f"traceback with: narkit {DEBUG} {shlex.join(words)}",
         SOFTWARE,
     )
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, on one line and not too long."""
-    if isinstance(error, OSError) and error.strerror is not None:
-        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-        return f"{' -> '.join(names)}: {error.strerror}" if names else error.strerror
-    text = " ".join(str(error).split()) or "no further words"
-    return text if len(text) <= 400 else f"{text[:400]}…"
 
 
 def _kept(error: Exception, words: Sequence[str]) -> str:

@@ -77,7 +77,8 @@ def read_instances(path: Path) -> list[dict[str, Any]]:
     try:
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise InstanceError(f"{path}: expected a file with one JSON object a line: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InstanceError(f"{path}: expected a file with one JSON object a line: {why}") from None
     instances = []
     for place, line in enumerate(lines, 1):
         try:

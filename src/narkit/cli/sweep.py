@@ -15,10 +15,9 @@ import typer
 
 from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, mistakes
-from narkit.cli.failures import one_line
 from narkit.cli.help import examples
 from narkit.cli.train import other_settings
-from narkit.errors import UnknownNameError
+from narkit.errors import UnknownNameError, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

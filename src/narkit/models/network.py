@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
+from narkit.data.memory import check_memory
 from narkit.errors import BatchError, UnknownNameError
 from narkit.loops.backend import PLAIN, Backend
 from narkit.models.bound_decoders import BoundDecoders, decoded_together
@@ -118,6 +119,8 @@ class Reasoner(eqx.Module):
     ):
         names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
         hidden_size = whole_number("hidden_size", hidden_size, at_least=1, example=128)
+        # One square matrix is the least that a network has.
+        check_memory(f"a network of width {hidden_size}", 4.0 * hidden_size**2, "choose a smaller hidden_size")
         if not names or len(set(names)) != len(names):
             raise ValueError(f"expected one or more different algorithms, got {names}")
         try:

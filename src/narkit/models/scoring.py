@@ -35,6 +35,8 @@ def evaluate(algorithm: str, predictions: HasOutputs | Mapping[str, Any], batch:
         raise TypeError(f"evaluate: expected a narkit.Batch, got {type(batch).__name__}")
     if batch.algorithm != entry.name:
         raise BatchError(f"expected a batch of {entry.name}, got one of {batch.algorithm}")
+    if not len(batch):
+        raise BatchError("evaluate: expected a batch with samples, got an empty one")
     predicted = predictions if isinstance(predictions, Mapping) else getattr(predictions, "outputs", None)
     if not isinstance(predicted, Mapping):
         raise TypeError(

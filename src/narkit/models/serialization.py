@@ -19,7 +19,7 @@ import safetensors.flax
 from narkit import __version__
 from narkit.algorithms import ALGORITHMS
 from narkit.errors import UnknownNameError
-from narkit.files import write_whole
+from narkit.files import check_place, write_whole
 from narkit.models.interfaces import read_interfaces
 from narkit.models.network import Reasoner
 from narkit.models.processors import PROCESSORS
@@ -40,6 +40,7 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
     The file is written whole or not at all. `dtype="bfloat16"` halves it, at the price of precision. A processor of
     your own must be registered, `narkit.PROCESSORS["mine"] = Mine`, so that the file can name it.
     """
+    check_place(Path(path))
     if dtype not in DTYPES:
         raise UnknownNameError("type to store weights in", dtype, DTYPES)
     # Stacked seeds, or a network that was edited by hand, would make a file that cannot be loaded.
@@ -104,6 +105,8 @@ def load(path: str | os.PathLike) -> Reasoner:
     for name, values in stored.items():
         if values.shape != wanted[name].shape:
             raise ModelFileError(f"{path}: tensor {name}: expected shape {wanted[name].shape}, got {values.shape}")
+        if str(values.dtype) not in DTYPES:
+            raise ModelFileError(f"{path}: tensor {name}: expected {' or '.join(DTYPES)}, got {values.dtype}")
         if not np.isfinite(values).all():
             raise ModelFileError(
                 f"{path}: tensor {name}: expected finite numbers, got NaN or infinity: its training diverged, or the "

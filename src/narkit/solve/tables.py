@@ -53,7 +53,7 @@ def read_edges(path: str | os.PathLike) -> list[tuple[str, str] | tuple[str, str
     rows = read_rows(path)
     first = rows[0][1]
     names_nodes = len(first) == 2 and {cell.lower() for cell in first} <= HEADINGS
-    if names_nodes or (len(first) == 3 and not _is_number(first[2])):
+    if names_nodes or (len(first) == 3 and _are_headings(first[2:])):
         rows = rows[1:]
     edges = []
     for place, cells in rows:
@@ -71,14 +71,15 @@ def read_named_rows(path: str | os.PathLike, columns: Sequence[str]) -> dict[Any
     rows = read_rows(path)
     width = len(columns)
     expected = f"{', '.join(columns)}, if need be with a name in front"
-    first = rows[0][1]
-    if not all(_is_number(cell) for cell in first[-width:]):
+    if _are_headings(rows[0][1][-width:]):
         rows = rows[1:]
     found: dict[Any, tuple[float, ...]] = {}
     for count, (place, cells) in enumerate(rows):
         where = f"{path}, line {place}"
         if len(cells) not in (width, width + 1):
             raise InstanceError(f"{where}: expected {expected}; got {cells}")
+        if len(cells) != len(rows[0][1]):
+            raise InstanceError(f"{where}: expected a name in front of every row or of none; got {cells}")
         name = cells[0] if len(cells) > width else count
         if name in found:
             raise InstanceError(f"{where}: expected a name of its own, got {name!r} again")
@@ -122,9 +123,6 @@ def to_number(cell: str, where: str) -> float:
         raise InstanceError(f"{where}: expected a number, got {cell!r}") from None
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+def _are_headings(cells: Sequence[str]) -> bool:
+    """Whether words stand where numbers are expected. What only looks like a number, such as 1O, is none of them."""
+    return all(cell[:1].isalpha() and cell.lower() not in ("nan", "inf", "infinity") for cell in cells)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import equinox as eqx
+import jax
+
 from narkit import settings
 from narkit.algorithms import ALGORITHMS
 from narkit.data.execution import check_size
+from narkit.data.memory import check_memory
 from narkit.data.splits import SPLITS
 from narkit.errors import UnknownNameError
 from narkit.models.interfaces import EdgePointers, Interfaces, NodePointers
 from narkit.models.network import Hints
-from narkit.models.processors import PROCESSORS
+from narkit.models.processors import PROCESSORS, make_processor
 from narkit.models.unrolling import Reprediction, Unrolling
 from narkit.training.rules import AVERAGE_SUFFIX, FIRST_SUFFIX, LAST, Rule, check_rules
 
@@ -153,6 +159,10 @@ class TrainConfig:
             raise ValueError(f"seeds: expected whole numbers from 0 to 2^32 - 1, got {self.seeds}")
 
     def _check_sizes(self) -> None:
+        # Parameters of every seed, in float32, with their gradient and their two moments.
+        size = _processor_size(self.processor, json.dumps(self.processor_options), self.hidden_size)
+        needed = 16.0 * size * len(self.seeds)
+        check_memory(f"networks of width {self.hidden_size}", needed, "choose a smaller hidden_size or fewer seeds")
         for name in self.algorithms:
             for size in self.sizes:
                 check_size(ALGORITHMS[name], size, self.batch_size)
@@ -239,3 +249,13 @@ def _check_processor_options(processor: str, options: Mapping[str, Any]) -> None
             raise UnknownNameError(f"option of the processor {processor}", name, known)
         kind = parameters[name].annotation
         settings.read(kinds.get(kind, kind), f"processor_options.{name}", value)
+
+
+@functools.cache
+def _processor_size(processor: str, options: str, hidden_size: int) -> int:
+    """How many parameters a processor has. It is made in shapes only, and raises where none can be made."""
+    factory = functools.partial(PROCESSORS[processor], **json.loads(options))
+    skeleton = eqx.filter_eval_shape(
+        lambda key: make_processor(factory, hidden_size, key=key), jax.eval_shape(jax.random.key, 0)
+    )
+    return sum(leaf.size for leaf in jax.tree.leaves(skeleton))

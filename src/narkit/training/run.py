@@ -14,6 +14,8 @@ import jax
 
 from narkit import machine
 from narkit.compiler import keep_compiled_programs as keep_compiled_programs
+from narkit.errors import one_line
+from narkit.settings import number, whole_number
 from narkit.training.callbacks import Callback, Callbacks
 from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
@@ -48,8 +50,10 @@ def train(
       one at the end, and before a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
     - `devices`: among which the seeds are shared out, and where there are fewer seeds, each batch, too.
     """
+    save_every = number("save_every", save_every, at_least=0, example=30)
+    threads = default_threads() if threads is None else whole_number("threads", threads, at_least=1)
     keep_compiled_programs()
-    make_trainer = functools.partial(Trainer, config, threads=threads or default_threads(), devices=devices)
+    make_trainer = functools.partial(Trainer, config, threads=threads, devices=devices)
     with interruption() as stop:
         return train_until(stop, config, make_trainer, out, callbacks=callbacks, save_every=save_every)
 
@@ -84,7 +88,7 @@ def train_until(
             return _Run(make_trainer(), directory, checked, save_every, stop).complete()
         except OSError as error:
             raise CheckpointWriteError(
-                f"{out}: could not be written ({error}); the last checkpoint is intact"
+                f"{out}: could not be written ({one_line(error)}); the last checkpoint is intact"
             ) from error
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 
+from narkit.errors import one_line
 from narkit.sweeps.cell_run import budgeted, missing_seconds, run_cell
 from narkit.sweeps.cells import Cell, SweepDirectory
 from narkit.sweeps.executor import CellProgress, How, SweepObserver, SweepOptions
@@ -114,7 +115,7 @@ def run_assignment(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
         try:
             return _run(assignment, SweepDirectory(scratch), mailbox, stop)
         except (CheckpointWriteError, OSError) as error:
-            return Result(How.CANNOT_GO_ON, f"{error} (on {platform.node()})")
+            return Result(How.CANNOT_GO_ON, f"{one_line(error)} (on {platform.node()})")
 
 
 def _set_up(assignment: ClusterAssignment) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from narkit.errors import one_line
 from narkit.sweeps.cell_run import budgeted, missing_seconds, run_cell
 from narkit.sweeps.cells import Cell
 from narkit.sweeps.executor import CellProgress, SweepObserver
@@ -76,7 +77,7 @@ def main() -> int:
         try:
             return _run(assignment, observer, stop)
         except (CheckpointWriteError, OSError) as error:
-            observer.remark(f"Error: {error}")
+            observer.remark(f"Error: {one_line(error)}")
             return CANNOT_GO_ON
 
 
