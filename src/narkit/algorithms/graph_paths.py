@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill, fill_graph, fill_matrix, fill_search, identity, next_step
+from narkit.algorithms.recording import fill, fill_graph, fill_matrix, fill_search, identity, next_step, take_out_least
 from narkit.algorithms.shared_probes import (
     BLACK,
     COLOR,
@@ -150,16 +150,9 @@ def dijkstra(A, s, probes):
 
     in_queue[s] = 1
     snapshot(s)
-    while True:
-        u = -1  # the queued node of least distance; of equal ones the first, where the benchmark's sort is unstable
-        least = np.inf
-        for i in range(num_nodes):
-            if d[i] < least and in_queue[i] == 1:
-                u, least = i, d[i]
-        if u < 0:
-            break
+    u = take_out_least(d, in_queue)
+    while u >= 0:
         mark[u] = 1
-        in_queue[u] = 0
         to_u, weights = d[u], A[u]
         for v in range(num_nodes):
             if mark[v] == 0 and weights[v] != 0 and (in_queue[v] == 0 or to_u + weights[v] < d[v]):
@@ -167,6 +160,7 @@ def dijkstra(A, s, probes):
                 d[v] = to_u + weights[v]
                 in_queue[v] = 1
         snapshot(u)
+        u = take_out_least(d, in_queue)
     fill(probes.pi, pi)
 
 

@@ -5,6 +5,7 @@ from narkit.spec import constant, edge, graph, node
 # Arrays.
 POSITION = node("scalar", "position of the node in the given order")
 GIVEN_ORDER = constant(node("pointer", "the node before this one in the given order; the first: itself"))
+ARRAY_ORDER = node("pointer", "the node before this one in the array as it stands")
 
 WHITE, GRAY, BLACK = 0, 1, 2  # the colours of a depth-first search: not seen, on the stack, finished
 TICK = 0.01  # one unit of a depth-first search's clock
