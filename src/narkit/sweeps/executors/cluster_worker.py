@@ -140,11 +140,7 @@ def _run(assignment: ClusterAssignment, directory: SweepDirectory, mailbox: Any,
     assert claim is not None  # nobody else knows of the folder
     observer = MailboxObserver(mailbox, directory.run(cell), storage)
     ended = run_cell(
-        *(cell, directory, claim),
-        options=assignment.options,
-        stop=stop,
-        observer=observer,
-        predictor=predictor,
+        cell, directory, claim, options=assignment.options, stop=stop, observer=observer, predictor=predictor
     )
     jax.clear_caches()
     if ended.how is How.FINISHED:
