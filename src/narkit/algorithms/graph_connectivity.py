@@ -9,12 +9,10 @@ from narkit.algorithms.shared_probes import (
     BLACK,
     CLOCK,
     COLOR,
-    CURRENT,
     GRAPH_INPUTS,
     GRAY,
     LOW,
-    ROOT,
-    STACK,
+    SEARCH,
     TICK,
     TIMES,
     TREE,
@@ -141,9 +139,7 @@ _search_bridges = _low_point_search(_judge_edges, _record_bridges)
     | TIMES
     | LOW
     | {"child_cnt": node("scalar", "number of children in the search tree, in hundredths")}
-    | STACK
-    | ROOT
-    | CURRENT
+    | SEARCH
     | CLOCK,
     outputs={"is_cut": node("mask", "articulation points: nodes whose removal disconnects their component")},
     arguments={"A": arguments.matrix(arguments.symmetric)},
@@ -170,9 +166,7 @@ def articulation_points(A, probes):
     | COLOR
     | TIMES
     | LOW
-    | STACK
-    | ROOT
-    | CURRENT
+    | SEARCH
     | CLOCK,
     outputs={
         "is_bridge": edge("mask", "bridges: edges whose removal disconnects their component; -1 where no edge is")
@@ -204,9 +198,7 @@ def bridges(A, probes):
     }
     | COLOR
     | TIMES
-    | STACK
-    | ROOT
-    | CURRENT
+    | SEARCH
     | CLOCK
     | {"phase": graph("mask", "0 in the search of the graph, 1 in the search of the transposed graph")},
     outputs={"scc_id": node("pointer", "a node that stands for the strongly connected component of this one")},

@@ -1,7 +1,6 @@
 """Shortest paths, from one source and between all pairs."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numba import njit
@@ -59,17 +58,12 @@ def _no_negative_cycle(name: str, value: np.ndarray, values: Mapping[str, np.nda
             )
 
 
-def _source_without_negative_cycle() -> arguments.Argument:
-    source = arguments.source()
-    return replace(source, checks=(*source.checks, _no_negative_cycle_in_reach))
-
-
 @algorithm(
     category="graphs",
     inputs=GRAPH_INPUTS_WITH_SOURCE,
     hints=PATHS_SO_FAR | {"msk": node("mask", "nodes to which a path has been found")},
     outputs=SHORTEST_PATH_TREE,
-    arguments={"A": arguments.matrix(), "s": _source_without_negative_cycle()},
+    arguments={"A": arguments.matrix(), "s": arguments.source(_no_negative_cycle_in_reach)},
     sampler=instances.weighted_graph_and_source,
 )
 def bellman_ford(A, s, probes):

@@ -8,13 +8,11 @@ from narkit.algorithms.shared_probes import (
     BLACK,
     CLOCK,
     COLOR,
-    CURRENT,
     GRAPH_INPUTS,
     GRAPH_INPUTS_WITH_SOURCE,
     GRAY,
     ORDER,
-    ROOT,
-    STACK,
+    SEARCH,
     TICK,
     TIMES,
     TREE,
@@ -74,7 +72,7 @@ def bfs(A, s, probes):
 @algorithm(
     category="graphs",
     inputs=GRAPH_INPUTS,
-    hints=TREE | COLOR | TIMES | STACK | ROOT | CURRENT | CLOCK,
+    hints=TREE | COLOR | TIMES | SEARCH | CLOCK,
     outputs={"pi": node("pointer", "predecessor in the depth-first forest; roots: themselves")},
     arguments={"A": arguments.matrix()},
     sampler=instances.directed_graph,
@@ -140,7 +138,7 @@ def dfs(A, probes):
 @algorithm(
     category="graphs",
     inputs=GRAPH_INPUTS,
-    hints=ORDER | COLOR | STACK | ROOT | CURRENT,
+    hints=ORDER | COLOR | SEARCH,
     outputs={
         "topo": node("pointer", "the next node in topological order; the last: itself"),
         "topo_head": node("mask_one", "the first node in topological order"),

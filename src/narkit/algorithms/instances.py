@@ -127,7 +127,8 @@ def segments(rng, size, distribution):
 
 
 @compiled
-def _some_three_are_collinear(xs, ys):
+def some_three_are_collinear(xs, ys):
+    """Whether three of the points lie on a line, or nearly so."""
     for k in range(len(xs)):
         for j in range(k):
             found = False
@@ -146,7 +147,7 @@ def points_in_disk(rng, size, distribution):
         radii = DISK_RADIUS * np.sqrt(uniform(rng, 0.0, 1.0, size))
         xs = radii * np.cos(angles)
         ys = radii * np.sin(angles)
-        if not _some_three_are_collinear(xs, ys):
+        if not some_three_are_collinear(xs, ys):
             return xs, ys
 
 
@@ -190,12 +191,14 @@ def directed_graph(rng, size, distribution):
     return (mask.astype(np.float64),)
 
 
+@register_jitable
 def acyclic_graph(rng, size, distribution):
     """A directed graph without cycles, its nodes shuffled."""
     mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
     return (_acyclic(mask, permutation(rng, size)),)
 
 
+@register_jitable
 def undirected_graph(rng, size, distribution):
     """A pair is an edge if both of its directions were drawn."""
     mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
@@ -203,10 +206,11 @@ def undirected_graph(rng, size, distribution):
 
 
 def undirected_graph_and_source(rng, size, distribution):
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    return _undirected(mask), index(rng, size)
+    (graph,) = undirected_graph(rng, size, distribution)
+    return graph, index(rng, size)
 
 
+@register_jitable
 def weighted_graph(rng, size, distribution):
     """An undirected graph; a weight is the geometric mean of one draw per direction."""
     mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
@@ -215,14 +219,12 @@ def weighted_graph(rng, size, distribution):
 
 
 def weighted_graph_and_source(rng, size, distribution):
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    weights = uniform_matrix(rng, 0.0, 1.0, size, size)
-    return _undirected_weighted(mask, weights), index(rng, size)
+    (graph,) = weighted_graph(rng, size, distribution)
+    return graph, index(rng, size)
 
 
 def weighted_acyclic_graph_and_source(rng, size, distribution):
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    graph = _acyclic(mask, permutation(rng, size))
+    (graph,) = acyclic_graph(rng, size, distribution)
     weights = uniform_matrix(rng, 0.0, 1.0, size, size)
     return graph * weights, index(rng, size)
 

@@ -33,6 +33,7 @@ CURRENT = {
     "v": node("mask_one", "the node looked at from u; the last node of all when none was left to visit"),
     "s_last": node("mask_one", "the top of the stack"),
 }
+SEARCH = STACK | ROOT | CURRENT
 CLOCK = {"time": graph("scalar", "the clock: ticks by a hundredth whenever a node is discovered or finished")}
 
 # A topological order, built from its end: every node that finishes is put in front.

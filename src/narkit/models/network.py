@@ -28,7 +28,7 @@ from narkit.models.interfaces import EdgePointers, Interfaces, NodePointers
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
 from narkit.settings import whole_number
-from narkit.spec import Spec, Stage
+from narkit.spec import Spec, Stage, stage_of
 
 
 class Hints(enum.StrEnum):
@@ -139,8 +139,8 @@ class Reasoner(eqx.Module):
             sizes = (hidden_size, self.processor.latent_size)
             around = Surroundings(self.interfaces, encoded, self.processor.attends)
             self.encoders[name] = Encoders(encoded, hidden_size, whole, key=encoder_key)
-            self.output_decoders[name] = Decoders(_at(spec, Stage.OUTPUT), *sizes, around, key=output_key)
-            decoded = {} if self.hints is Hints.NONE else _at(spec, Stage.HINT)
+            self.output_decoders[name] = Decoders(stage_of(spec, Stage.OUTPUT), *sizes, around, key=output_key)
+            decoded = {} if self.hints is Hints.NONE else stage_of(spec, Stage.HINT)
             self.hint_decoders[name] = Decoders(decoded, *sizes, around, key=hint_key)
         told = {name: encoders.whole for name, encoders in self.encoders.items() if encoders.whole}
         starts = {name: {pointer: jnp.zeros(3) for pointer in whole} for name, whole in told.items()}
@@ -172,10 +172,6 @@ class Reasoner(eqx.Module):
         """Raises if the network is not one for this algorithm."""
         if algorithm not in self.algorithms:
             raise BatchError(f"expected a batch of {' or '.join(self.algorithms)}, got one of {algorithm}")
-
-
-def _at(spec: Spec, stage: Stage) -> dict:
-    return {name: probe for name, probe in spec.items() if probe.stage is stage}
 
 
 def _encoded(spec: Spec, hints: Hints) -> dict:

@@ -13,8 +13,7 @@ import numpy as np
 
 from narkit.models.serialization import save
 from narkit.sweeps.cells import Cell, Claim, SweepDirectory
-from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions
-from narkit.sweeps.failures import kind_of
+from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions, kind_of
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
 from narkit.training.callbacks import Callback

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from narkit.sweeps.cell_run import budgeted
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import Context, Ended, Executor, How, SweepObserver, SweepOptions, Task
-from narkit.sweeps.failures import Failure
+from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, SweepObserver, SweepOptions, Task
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.training.interruption import Interruption
 

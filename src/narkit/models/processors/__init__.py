@@ -83,9 +83,10 @@ def describe_processor(processor: str | ProcessorFactory) -> tuple[str, str]:
         processor, options = processor.func, processor.keywords
     name = next((name for name, factory in PROCESSORS.items() if factory is processor), None)
     try:
-        return name or f"<{getattr(processor, '__qualname__', processor)}>", json.dumps(options, sort_keys=True)
+        written = json.dumps(options, sort_keys=True)
     except (TypeError, ValueError):
-        return name or f"<{getattr(processor, '__qualname__', processor)}>", ""
+        written = ""
+    return name or f"<{getattr(processor, '__qualname__', processor)}>", written
 
 
 def written_out(name: str, options: Mapping[str, Any]) -> tuple[str, str]:

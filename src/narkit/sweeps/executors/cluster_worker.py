@@ -16,12 +16,11 @@ import jax
 
 from narkit.sweeps.cell_run import budgeted, missing_seconds, run_cell
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import CellProgress, How, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellProgress, Failure, How, SweepObserver, SweepOptions
 from narkit.sweeps.executors.processes import MEMORY_VARIABLES, SHARED_MEMORY
 from narkit.sweeps.executors.software import describe, difference
 from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
-from narkit.sweeps.failures import Failure
 from narkit.sweeps.plan import Predictor
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interruption

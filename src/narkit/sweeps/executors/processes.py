@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from narkit.sweeps.cells import Cell, State, SweepDirectory
-from narkit.sweeps.executor import Context, Ended, Executor, How, SweepOptions, Task
-from narkit.sweeps.failures import Failure, kind_of
+from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, SweepOptions, Task, kind_of
 from narkit.sweeps.user_code import UserCode
 from narkit.training.record import RunRecord
 from narkit.training.run import default_threads
@@ -141,7 +140,8 @@ class Processes(Executor):
             error = directory.failure(cell) or ""
             return Ended(cell, How.FAILED, error, kind_of(error))
         if code != 0:
-            error = f"its process ended with {_ending(code)}"
+            ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            error = f"its process ended with {ending}"
             directory.fail(cell, error)
             self.context.observer.cell_failed(cell, error)
             return Ended(cell, How.FAILED, error, Failure.DEVICE)
@@ -197,7 +197,3 @@ class _Worker:
                 except (EOFError, pickle.UnpicklingError):  # it has ended, maybe in the midst of a word
                     return
                 events.put((self.cell, method, arguments))
-
-
-def _ending(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -20,13 +20,12 @@ from urllib.parse import urlsplit
 
 from narkit import machine
 from narkit.sweeps.cells import Cell, Claim, State, SweepError
-from narkit.sweeps.executor import Context, Ended, Executor, How, Task
+from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, Task
 from narkit.sweeps.executors import resources, software
 from narkit.sweeps.executors.cluster_worker import ClusterAssignment, Mailbox, Result, run_assignment
 from narkit.sweeps.executors.resources import Request
 from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
-from narkit.sweeps.failures import Failure
 from narkit.sweeps.memory import predicted_memory
 from narkit.sweeps.user_code import UserCode
 from narkit.training.record import RunRecord
