@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from narkit.solve.ranges import listed
 SOURCE: tuple[str, ...] = ("graph", "source")
 
 
-@dataclass(frozen=True)
 class Paths(GraphProblem):
     """Paths from a source: bfs, dijkstra, bellman_ford, dag_shortest_paths."""
 
@@ -55,7 +53,6 @@ class Paths(GraphProblem):
         return _aligned(rows)
 
 
-@dataclass(frozen=True)
 class AllPairs(GraphProblem):
     """Shortest paths between all pairs: floyd_warshall."""
 
@@ -81,7 +78,6 @@ class AllPairs(GraphProblem):
         return ["lengths of the paths (-: none)", *_aligned([header, *rows])]
 
 
-@dataclass(frozen=True)
 class SpanningTree(GraphProblem):
     """A minimum spanning tree, or forest. Any other of the same weight is as good."""
 
@@ -102,7 +98,6 @@ class SpanningTree(GraphProblem):
         return [*_aligned(rows), f"total weight: {shown(plain['weight'])}"]
 
 
-@dataclass(frozen=True)
 class SourceTree(SpanningTree):
     """A spanning tree that grows from a source: mst_prim."""
 
@@ -114,7 +109,6 @@ class SourceTree(SpanningTree):
         return _tree(instance, edges) | {"predecessors": _predecessors(instance.labels, pi)}
 
 
-@dataclass(frozen=True)
 class Tree(SpanningTree):
     """A spanning tree of chosen edges: mst_kruskal."""
 
@@ -124,7 +118,6 @@ class Tree(SpanningTree):
         return _tree(instance, [(int(i), int(j)) for i, j in pairs])
 
 
-@dataclass(frozen=True)
 class Forest(GraphProblem):
     """The forest of a depth-first search: dfs."""
 
@@ -140,7 +133,6 @@ class Forest(GraphProblem):
         return [f"roots: {', '.join(map(str, plain['roots'])) or 'none'}", *_aligned(reached)]
 
 
-@dataclass(frozen=True)
 class TopologicalOrder(GraphProblem):
     """A topological order: topological_sort."""
 
@@ -164,7 +156,6 @@ class TopologicalOrder(GraphProblem):
         return [" → ".join(map(str, plain["order"])), *([f"left out: {listed(missing)}"] if missing else [])]
 
 
-@dataclass(frozen=True)
 class CutNodes(GraphProblem):
     """Nodes that hold a graph together: articulation_points."""
 
@@ -175,7 +166,6 @@ class CutNodes(GraphProblem):
         return [f"articulation points: {', '.join(map(str, plain['articulation_points'])) or 'none'}"]
 
 
-@dataclass(frozen=True)
 class CutEdges(GraphProblem):
     """Edges that hold a graph together: bridges."""
 
@@ -188,7 +178,6 @@ class CutEdges(GraphProblem):
         return ["bridges: " + (", ".join(f"{a} – {b}" for a, b in plain["bridges"]) or "none")]
 
 
-@dataclass(frozen=True)
 class Components(GraphProblem):
     """Strongly connected components: strongly_connected_components."""
 

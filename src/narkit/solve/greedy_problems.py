@@ -44,7 +44,7 @@ class Activities(Problem):
             factor = ranges.power_of_two(span)
             instance.notes.append("times were shifted and scaled into the range of the training, 0 to 1")
             return (starts - low) * factor, (finishes - low) * factor
-        ranks = ranges.evenly_spaced(times)
+        ranks = ranges.evenly_spaced(times.tolist())
         instance.notes.append("times were replaced by evenly spaced numbers between 0 and 1 in the same order")
         return ranks[len(starts) :], ranks[: len(starts)]
 

@@ -13,7 +13,8 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from narkit.errors import UnknownNameError
-from narkit.models.processors.base import BoundProcessor, DenseProcessor, Processor
+from narkit.models.processors.base import DenseProcessor as DenseProcessor
+from narkit.models.processors.base import Processor
 from narkit.models.processors.deepsets import DeepSets
 from narkit.models.processors.memnet import Memnet
 from narkit.models.processors.mpnn import MPNN, GatedMPNN
@@ -96,15 +97,3 @@ def written_out(name: str, options: Mapping[str, Any]) -> tuple[str, str]:
     if not isinstance(factory, functools.partial):
         return name, json.dumps(dict(options), sort_keys=True)
     return describe_processor(functools.partial(factory, **options))
-
-
-__all__ = [
-    "PROCESSORS",
-    "BoundProcessor",
-    "DenseProcessor",
-    "Processor",
-    "ProcessorFactory",
-    "describe_processor",
-    "make_processor",
-    "written_out",
-]

@@ -39,6 +39,9 @@ ENOUGH = 7  # finished cells that predictions learn from
 CANNOT_GO_ON = 3  # the exit code of a process after errors that every other cell would meet, too: the disk is full
 NO_TIME = 4  # and of one whose cell would not have fitted into the budget
 
+Events = queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]]
+"""What processes say: of which cell, the method of the observer to call, and its arguments."""
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -68,7 +71,7 @@ class Processes(Executor):
         # Which failed cells are run again is decided by the sweep, and the budget's end is told as a time of day.
         self.options = replace(context.options, budget=None, compile_ahead=False, threads=threads)
         self.user_code = UserCode.of(context.cells)
-        self.events: queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]] = queue.SimpleQueue()
+        self.events: Events = queue.SimpleQueue()
         self.workers: list[_Worker] = []
         done = [cell for cell in context.cells if context.directory.record(cell).exists()]
         self.finished: deque[Cell] = deque(done, maxlen=ENOUGH)
@@ -83,11 +86,7 @@ class Processes(Executor):
         reading, writing = os.pipe()
         # A session of its own: Ctrl-C in a terminal goes to all processes there, and a second signal ends at once.
         process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-            pass_fds=(writing,),
+            self.command, stdin=subprocess.PIPE, env=environment, start_new_session=True, pass_fds=(writing,)
         )
         os.close(writing)
         assignment = Assignment(
@@ -177,19 +176,13 @@ class Processes(Executor):
 class _Worker:
     """A process, and a thread that reads what it says."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        process: subprocess.Popen,
-        reading: int,
-        events: queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]],
-    ):
+    def __init__(self, cell: Cell, process: subprocess.Popen, reading: int, events: Events):
         self.cell, self.process, self.missing = cell, process, 0.0
         self.began = time.monotonic()
         self.reader = threading.Thread(target=self._read, args=(reading, events), daemon=True)
         self.reader.start()
 
-    def _read(self, reading: int, events: queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]]) -> None:
+    def _read(self, reading: int, events: Events) -> None:
         with open(reading, "rb") as pipe:
             while True:
                 try:
