@@ -38,7 +38,9 @@ class Paths(GraphProblem):
 
     def _length(self, graph: Graph, path: list[int] | None) -> float | int | None:
         length = _length(graph, path)
-        return len(path) - 1 if path and length is not None and self.weights is WeightUse.UNUSED else length
+        if path is None or length is None or self.weights is not WeightUse.UNUSED:
+            return length
+        return len(path) - 1
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         rows = [("to", "length", "path")]
