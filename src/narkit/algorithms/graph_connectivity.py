@@ -4,20 +4,9 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
+from narkit.algorithms import shared_probes as shared
 from narkit.algorithms.recording import fill, fill_adjacency, fill_graph, fill_matrix, fill_search, identity, next_step
-from narkit.algorithms.shared_probes import (
-    BLACK,
-    CLOCK,
-    COLOR,
-    GRAPH_INPUTS,
-    GRAY,
-    LOW,
-    SEARCH,
-    TICK,
-    TIMES,
-    TREE,
-    WHITE,
-)
+from narkit.algorithms.shared_probes import BLACK, GRAY, TICK, WHITE
 from narkit.spec import Densities, algorithm, edge, graph, node
 
 
@@ -132,15 +121,15 @@ _search_bridges = _low_point_search(_judge_edges, _record_bridges)
 
 @algorithm(
     category="graphs",
-    inputs=GRAPH_INPUTS,
+    inputs=shared.GRAPH_INPUTS,
     hints={"is_cut_h": node("mask", "nodes known to be articulation points")}
-    | TREE
-    | COLOR
-    | TIMES
-    | LOW
+    | shared.TREE
+    | shared.COLOR
+    | shared.TIMES
+    | shared.LOW
     | {"child_cnt": node("scalar", "number of children in the search tree, in hundredths")}
-    | SEARCH
-    | CLOCK,
+    | shared.SEARCH
+    | shared.CLOCK,
     outputs={"is_cut": node("mask", "articulation points: nodes whose removal disconnects their component")},
     arguments={"A": arguments.matrix(arguments.symmetric)},
     sampler=instances.undirected_graph,
@@ -160,14 +149,14 @@ def articulation_points(A, probes):
 
 @algorithm(
     category="graphs",
-    inputs=GRAPH_INPUTS,
+    inputs=shared.GRAPH_INPUTS,
     hints={"is_bridge_h": edge("mask", "edges known to be bridges; -1 where no edge is")}
-    | TREE
-    | COLOR
-    | TIMES
-    | LOW
-    | SEARCH
-    | CLOCK,
+    | shared.TREE
+    | shared.COLOR
+    | shared.TIMES
+    | shared.LOW
+    | shared.SEARCH
+    | shared.CLOCK,
     outputs={
         "is_bridge": edge("mask", "bridges: edges whose removal disconnects their component; -1 where no edge is")
     },
@@ -191,15 +180,15 @@ def bridges(A, probes):
 
 @algorithm(
     category="graphs",
-    inputs=GRAPH_INPUTS,
+    inputs=shared.GRAPH_INPUTS,
     hints={
         "scc_id_h": node("pointer", "the root of the node's component, once known; before: itself"),
         "A_t": edge("mask", "the transposed graph, with self-loops"),
     }
-    | COLOR
-    | TIMES
-    | SEARCH
-    | CLOCK
+    | shared.COLOR
+    | shared.TIMES
+    | shared.SEARCH
+    | shared.CLOCK
     | {"phase": graph("mask", "0 in the search of the graph, 1 in the search of the transposed graph")},
     outputs={"scc_id": node("pointer", "a node that stands for the strongly connected component of this one")},
     arguments={"A": arguments.matrix()},

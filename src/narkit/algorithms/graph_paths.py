@@ -6,19 +6,9 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
+from narkit.algorithms import shared_probes as shared
 from narkit.algorithms.recording import fill, fill_graph, fill_matrix, fill_search, identity, next_step, take_out_least
-from narkit.algorithms.shared_probes import (
-    BLACK,
-    COLOR,
-    CURRENT,
-    GRAPH_INPUTS,
-    GRAPH_INPUTS_WITH_SOURCE,
-    GRAY,
-    ORDER,
-    QUEUE,
-    STACK,
-    WHITE,
-)
+from narkit.algorithms.shared_probes import BLACK, GRAY, WHITE
 from narkit.errors import InstanceError
 from narkit.spec import algorithm, edge, graph, node
 
@@ -60,7 +50,7 @@ def _no_negative_cycle(name: str, value: np.ndarray, values: Mapping[str, np.nda
 
 @algorithm(
     category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
+    inputs=shared.GRAPH_INPUTS_WITH_SOURCE,
     hints=PATHS_SO_FAR | {"msk": node("mask", "nodes to which a path has been found")},
     outputs=SHORTEST_PATH_TREE,
     arguments={"A": arguments.matrix(), "s": arguments.source(_no_negative_cycle_in_reach)},
@@ -113,8 +103,8 @@ def bellman_ford(A, s, probes):
 
 @algorithm(
     category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
-    hints=PATHS_SO_FAR | QUEUE,
+    inputs=shared.GRAPH_INPUTS_WITH_SOURCE,
+    hints=PATHS_SO_FAR | shared.QUEUE,
     outputs=SHORTEST_PATH_TREE,
     arguments={"A": arguments.matrix(arguments.nonnegative), "s": arguments.source()},
     sampler=instances.weighted_graph_and_source,
@@ -160,13 +150,13 @@ def dijkstra(A, s, probes):
 
 @algorithm(
     category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
+    inputs=shared.GRAPH_INPUTS_WITH_SOURCE,
     hints=PATHS_SO_FAR
     | {"mark": node("mask", "nodes to which a path has been found")}
-    | ORDER
-    | COLOR
-    | STACK
-    | CURRENT
+    | shared.ORDER
+    | shared.COLOR
+    | shared.STACK
+    | shared.CURRENT
     | {"phase": graph("mask", "0 while the nodes are sorted, 1 while edges are relaxed")},
     outputs=SHORTEST_PATH_TREE,
     arguments={"A": arguments.matrix(arguments.acyclic), "s": arguments.source()},
@@ -241,7 +231,7 @@ def dag_shortest_paths(A, s, probes):
 
 @algorithm(
     category="graphs",
-    inputs=GRAPH_INPUTS,
+    inputs=shared.GRAPH_INPUTS,
     hints={
         "Pi_h": edge("pointer", "for i to j: the node before j on the shortest path found so far; i where none is"),
         "D": edge("scalar", "for i to j: length of the shortest path found so far; 0 where none is"),
