@@ -135,7 +135,8 @@ class Reasoner(eqx.Module):
             encoder_key, output_key, hint_key = jax.random.split(algorithm_key, 3)
             spec = self.spec(name)
             encoded = _encoded(spec, self.hints)
-            whole = _whole(encoded, self.interfaces)
+            lossless = self.interfaces.edge_pointers is EdgePointers.LOSSLESS
+            whole = [each for each, probe in encoded.items() if lossless and is_edge_pointer(probe)]
             sizes = (hidden_size, self.processor.latent_size)
             around = Surroundings(self.interfaces, encoded, self.processor.attends)
             self.encoders[name] = Encoders(encoded, hidden_size, whole, key=encoder_key)
@@ -180,13 +181,6 @@ def _encoded(spec: Spec, hints: Hints) -> dict:
         for name, probe in spec.items()
         if probe.stage is Stage.INPUT or (probe.stage is Stage.HINT and hints is Hints.ENCODED)
     }
-
-
-def _whole(encoded: Spec, interfaces: Interfaces) -> list[str]:
-    """The edge pointers that are read whole."""
-    if interfaces.edge_pointers is not EdgePointers.LOSSLESS:
-        return []
-    return [name for name, probe in encoded.items() if is_edge_pointer(probe)]
 
 
 class LastStep(eqx.Module):
