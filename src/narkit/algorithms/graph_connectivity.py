@@ -7,7 +7,7 @@ from narkit.algorithms import arguments, instances
 from narkit.algorithms import shared_probes as shared
 from narkit.algorithms.recording import fill, fill_adjacency, fill_graph, fill_matrix, fill_search, identity, next_step
 from narkit.algorithms.shared_probes import BLACK, GRAY, TICK, WHITE
-from narkit.spec import Densities, algorithm, edge, graph, node
+from narkit.spec import Densities, edge, graph, node
 
 
 def _low_point_search(judge, record):
@@ -119,9 +119,7 @@ _search_cut_nodes = _low_point_search(_judge_node, _record_cuts)
 _search_bridges = _low_point_search(_judge_edges, _record_bridges)
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints={"is_cut_h": node("mask", "nodes known to be articulation points")}
     | shared.TREE
     | shared.COLOR
@@ -147,9 +145,7 @@ def articulation_points(A, probes):
     fill(probes.is_cut, is_cut)
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints={"is_bridge_h": edge("mask", "edges known to be bridges; -1 where no edge is")}
     | shared.TREE
     | shared.COLOR
@@ -178,9 +174,7 @@ def bridges(A, probes):
     fill_matrix(probes.is_bridge, is_bridge)
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints={
         "scc_id_h": node("pointer", "the root of the node's component, once known; before: itself"),
         "A_t": edge("mask", "the transposed graph, with self-loops"),

@@ -10,7 +10,7 @@ from narkit.algorithms import shared_probes as shared
 from narkit.algorithms.recording import fill, fill_graph, fill_matrix, fill_search, identity, next_step, take_out_least
 from narkit.algorithms.shared_probes import BLACK, GRAY, WHITE
 from narkit.errors import InstanceError
-from narkit.spec import algorithm, edge, graph, node
+from narkit.spec import edge, graph, node
 
 SHORTEST_PATH_TREE = {
     "pi": node("pointer", "predecessor on a shortest path from the source; unreached nodes and the source: themselves")
@@ -48,9 +48,7 @@ def _no_negative_cycle(name: str, value: np.ndarray, values: Mapping[str, np.nda
             )
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS_WITH_SOURCE,
+@shared.graph_algorithm_with_source(
     hints=PATHS_SO_FAR | {"msk": node("mask", "nodes to which a path has been found")},
     outputs=SHORTEST_PATH_TREE,
     arguments={"A": arguments.matrix(), "s": arguments.source(_no_negative_cycle_in_reach)},
@@ -101,9 +99,7 @@ def bellman_ford(A, s, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS_WITH_SOURCE,
+@shared.graph_algorithm_with_source(
     hints=PATHS_SO_FAR | shared.QUEUE,
     outputs=SHORTEST_PATH_TREE,
     arguments={"A": arguments.matrix(arguments.nonnegative), "s": arguments.source()},
@@ -148,9 +144,7 @@ def dijkstra(A, s, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS_WITH_SOURCE,
+@shared.graph_algorithm_with_source(
     hints=PATHS_SO_FAR
     | {"mark": node("mask", "nodes to which a path has been found")}
     | shared.ORDER
@@ -229,9 +223,7 @@ def dag_shortest_paths(A, s, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints={
         "Pi_h": edge("pointer", "for i to j: the node before j on the shortest path found so far; i where none is"),
         "D": edge("scalar", "for i to j: length of the shortest path found so far; 0 where none is"),

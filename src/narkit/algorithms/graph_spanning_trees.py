@@ -5,15 +5,13 @@ from numba import njit
 
 from narkit.algorithms import arguments, instances
 from narkit.algorithms.recording import fill, fill_graph, fill_matrix, identity, next_step, take_out_least
-from narkit.algorithms.shared_probes import GRAPH_INPUTS, GRAPH_INPUTS_WITH_SOURCE, QUEUE
-from narkit.spec import Densities, algorithm, edge, graph, node
+from narkit.algorithms.shared_probes import QUEUE, graph_algorithm, graph_algorithm_with_source
+from narkit.spec import Densities, edge, graph, node
 
 EDGE_DECIDED, CLIMBING_FROM_U, CLIMBING_FROM_V = 0, 1, 2  # the phases of Kruskal's algorithm
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS,
+@graph_algorithm(
     hints={
         "in_mst_h": edge("mask", "edges taken into the forest"),
         "pi": node("pointer", "parent in the disjoint-set forest; the root of a set: itself"),
@@ -97,9 +95,7 @@ def _hang_under(root, mask, pi):
             pi[i] = root
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
+@graph_algorithm_with_source(
     hints={
         "pi_h": node(
             "pointer", "where the lightest known edge from the tree comes from; if none, and the source: itself"

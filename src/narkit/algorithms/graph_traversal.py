@@ -6,12 +6,10 @@ from narkit.algorithms import arguments, instances
 from narkit.algorithms import shared_probes as shared
 from narkit.algorithms.recording import fill, fill_graph, fill_search, identity, next_step
 from narkit.algorithms.shared_probes import BLACK, GRAY, TICK, WHITE
-from narkit.spec import algorithm, node
+from narkit.spec import node
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS_WITH_SOURCE,
+@shared.graph_algorithm_with_source(
     hints={
         "reach_h": node("mask", "nodes reached so far"),
         "pi_h": node("pointer", "the node from which each was first reached"),
@@ -57,9 +55,7 @@ def bfs(A, s, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints=shared.TREE | shared.COLOR | shared.TIMES | shared.SEARCH | shared.CLOCK,
     outputs={"pi": node("pointer", "predecessor in the depth-first forest; roots: themselves")},
     arguments={"A": arguments.matrix()},
@@ -123,9 +119,7 @@ def dfs(A, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=shared.GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints=shared.ORDER | shared.COLOR | shared.SEARCH,
     outputs={
         "topo": node("pointer", "the next node in topological order; the last: itself"),

@@ -1,6 +1,8 @@
 """The probes that several algorithms share, described once."""
 
-from narkit.spec import constant, edge, graph, node
+import functools
+
+from narkit.spec import algorithm, constant, edge, graph, node
 
 # Arrays.
 POSITION = node("scalar", "position of the node in the given order")
@@ -17,6 +19,8 @@ GRAPH_INPUTS = {
 }
 SOURCE = node("mask_one", "the source")
 GRAPH_INPUTS_WITH_SOURCE = {"pos": GRAPH_INPUTS["pos"], "s": SOURCE, "A": GRAPH_INPUTS["A"], "adj": GRAPH_INPUTS["adj"]}
+graph_algorithm = functools.partial(algorithm, category="graphs", inputs=GRAPH_INPUTS)
+graph_algorithm_with_source = functools.partial(algorithm, category="graphs", inputs=GRAPH_INPUTS_WITH_SOURCE)
 
 # Depth-first search. The stack of gray nodes is a linked list, from the top down.
 COLOR = {"color": node("categorical", "white (not seen), gray (on the stack) or black (finished)", classes=3)}
