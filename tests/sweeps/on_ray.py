@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import CellProgress, How, SweepObserver, SweepOptions
-from narkit.sweeps.failures import Failure
+from narkit.sweeps.executor import CellProgress, Failure, How, SweepObserver, SweepOptions
 from narkit.sweeps.sweep import Outcome, run_sweep
 
 TinyCells = Callable[..., list[Cell]]

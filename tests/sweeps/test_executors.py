@@ -16,10 +16,9 @@ from typer.testing import CliRunner
 from narkit.cli import app
 from narkit.sweeps.cells import Cell, State, SweepDirectory
 from narkit.sweeps.checks import check_file
-from narkit.sweeps.executor import CellProgress, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellProgress, Failure, SweepObserver, SweepOptions, kind_of
 from narkit.sweeps.executors import worker
 from narkit.sweeps.executors.processes import CANNOT_GO_ON, MEMORY_VARIABLES, Processes
-from narkit.sweeps.failures import Failure, kind_of
 from narkit.sweeps.sweep import Outcome, run_sweep
 
 TinyCells = Callable[..., list[Cell]]

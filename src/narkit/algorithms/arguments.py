@@ -65,7 +65,7 @@ def matrix(*checks: Check, what: str = "a square matrix of edge weights, 0 where
     return Argument(what, 2, np.float64, (square, *checks))
 
 
-def source(graph: str = "A") -> Argument:
+def source(*checks: Check, graph: str = "A") -> Argument:
     """A node of the graph that argument `graph` holds."""
 
     def is_node(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
@@ -73,7 +73,7 @@ def source(graph: str = "A") -> Argument:
         if not 0 <= value < num_nodes:
             raise InstanceError(f"argument {name!r}: expected a node in 0..{num_nodes - 1}, got {value}")
 
-    return Argument("the index of a node", 0, np.int64, (is_node,))
+    return Argument("the index of a node", 0, np.int64, (is_node, *checks))
 
 
 def square(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> None:

@@ -58,11 +58,6 @@ def _loop(algorithm: Algorithm, purpose: Literal["run", "sample"]) -> Callable:
     return _compile(algorithm, purpose, _run_source(algorithm) if purpose == "run" else _sample_source(algorithm))
 
 
-def array_names(algorithm: Algorithm) -> list[str]:
-    """The names of the probe arrays, in the order in which both loops take them."""
-    return list(algorithm.spec)
-
-
 @functools.cache
 def permutations(algorithm: Algorithm) -> tuple[str, ...]:
     """The probes that transforming turns into a permutation pointer and a first-node mask."""
@@ -87,7 +82,8 @@ def _probes(algorithm: Algorithm) -> str:
 
 
 def _parameters(algorithm: Algorithm) -> str:
-    return ", ".join([*(f"p_{name}" for name in array_names(algorithm)), "capacity", "lengths"])
+    """The parameters of both loops: the arrays of all probes in the order of the spec, and what goes with them."""
+    return ", ".join([*(f"p_{name}" for name in algorithm.spec), "capacity", "lengths"])
 
 
 def _run_source(algorithm: Algorithm) -> str:

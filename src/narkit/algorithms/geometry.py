@@ -4,6 +4,7 @@ The cross product of two vectors tells on which side of the first the second lie
 where it is negative, on the same line where it is zero.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -19,11 +20,18 @@ INPUTS = {
     "x": node("scalar", "x coordinate"),
     "y": node("scalar", "y coordinate"),
 }
-POINTS = {
-    "xs": arguments.keys(what="a vector of x coordinates"),
-    "ys": arguments.keys(arguments.same_length_as("xs"), what="a vector of y coordinates"),
-}
-IN_HULL = {"in_hull": node("mask", "whether the point is a corner of the convex hull")}
+hull = functools.partial(
+    algorithm,
+    category="geometry",
+    inputs=INPUTS,
+    outputs={"in_hull": node("mask", "whether the point is a corner of the convex hull")},
+    arguments={
+        "xs": arguments.keys(what="a vector of x coordinates"),
+        "ys": arguments.keys(arguments.same_length_as("xs"), what="a vector of y coordinates"),
+    },
+    sampler=instances.points_in_disk,
+)
+"""What algorithms for the convex hull have in common; they differ in their hints."""
 ANGLE_BEFORE_ALL = -123456789.0  # sorts the lowest point before all others
 
 
@@ -113,9 +121,7 @@ def segments_intersect(xs, ys, probes):
             probes.intersect[0] = 1
 
 
-@algorithm(
-    category="geometry",
-    inputs=INPUTS,
+@hull(
     hints={
         "best": node("mask_one", "the lowest point, once it is known"),
         "atans": node("scalar", "the angle at which the lowest point sees this one, once it is known"),
@@ -129,9 +135,6 @@ def segments_intersect(xs, ys, probes):
             classes=5,
         ),
     },
-    outputs=IN_HULL,
-    arguments=POINTS,
-    sampler=instances.points_in_disk,
 )
 def graham_scan(xs, ys, probes):
     """Graham's scan for the convex hull (CLRS 33.3).
@@ -190,9 +193,7 @@ def graham_scan(xs, ys, probes):
     fill(probes.in_hull, in_hull)
 
 
-@algorithm(
-    category="geometry",
-    inputs=INPUTS,
+@hull(
     hints={
         "pred_h": constant(node("pointer", "the point before this one in the given order; the first: itself")),
         "in_hull_h": node("mask", "corners of the hull found so far"),
@@ -202,9 +203,6 @@ def graham_scan(xs, ys, probes):
         "i": node("mask_one", "the point that was compared last"),
         "phase": graph("categorical", "0: begin, 1: marching around the hull", classes=2),
     },
-    outputs=IN_HULL,
-    arguments=POINTS,
-    sampler=instances.points_in_disk,
 )
 def jarvis_march(xs, ys, probes):
     """Jarvis's march, or gift wrapping, for the convex hull (CLRS 33.3).

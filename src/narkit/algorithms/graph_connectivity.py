@@ -1,40 +1,133 @@
 """What a depth-first search tells about connections: articulation points, bridges, strong components."""
 
 import numpy as np
+from numba import njit
 
 from narkit.algorithms import arguments, instances
+from narkit.algorithms import shared_probes as shared
 from narkit.algorithms.recording import fill, fill_adjacency, fill_graph, fill_matrix, fill_search, identity, next_step
-from narkit.algorithms.shared_probes import (
-    BLACK,
-    CLOCK,
-    COLOR,
-    CURRENT,
-    GRAPH_INPUTS,
-    GRAY,
-    LOW,
-    ROOT,
-    STACK,
-    TICK,
-    TIMES,
-    TREE,
-    WHITE,
-)
-from narkit.spec import Densities, algorithm, edge, graph, node
+from narkit.algorithms.shared_probes import BLACK, GRAY, TICK, WHITE
+from narkit.spec import Densities, edge, graph, node
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS,
+def _low_point_search(judge, record):
+    """A compiled depth-first search that finds how far up every subtree reaches by one edge out of the tree.
+
+    `judge` looks at a node that is finished and notes what that tells in `found`, which `record` shows at every step.
+    """
+
+    @njit
+    def search(A, probes, found):
+        num_nodes = len(A)
+        fill_graph(probes, A)
+
+        color = np.zeros(num_nodes, np.int8)
+        pi = identity(num_nodes)
+        d = np.zeros(num_nodes)
+        f = np.zeros(num_nodes)
+        low = np.zeros(num_nodes)
+        child_cnt = np.zeros(num_nodes)
+        s_prev = identity(num_nodes)
+
+        def snapshot(s, u, v, s_last, time):
+            step = next_step(probes)
+            record(probes, step, child_cnt, found)
+            fill(probes.pi_h[step], pi)
+            fill(probes.d[step], d)
+            fill(probes.f[step], f)
+            fill(probes.low[step], low)
+            fill_search(probes, step, color, s_prev, u, v, s_last)
+            probes.s[step, s] = 1
+            probes.time[step] = time
+
+        time = 0.0
+        for s in range(num_nodes):
+            if color[s] != WHITE:
+                continue
+            u = v = s_last = s
+            snapshot(s, u, v, s_last, time)
+            while True:
+                if d[u] == 0.0:
+                    time += TICK
+                    d[u] = low[u] = time
+                    color[u] = GRAY
+                    snapshot(s, u, v, s_last, time)
+                edges = A[u]
+                for v in range(num_nodes):
+                    if edges[v] == 0:
+                        continue
+                    if color[v] == WHITE:
+                        pi[v] = u
+                        color[v] = GRAY
+                        s_prev[v] = s_last
+                        s_last = v
+                        child_cnt[u] += TICK
+                        snapshot(s, u, v, s_last, time)
+                        break
+                    elif v != pi[u]:
+                        low[u] = min(low[u], d[v])
+                        snapshot(s, u, v, s_last, time)
+                if s_last == u:  # no white neighbour is left
+                    color[u] = BLACK
+                    time += TICK
+                    f[u] = time
+                    for child in range(num_nodes):
+                        if pi[child] == u:
+                            low[u] = min(low[u], low[child])
+                    judge(u, pi, d, low, child_cnt, found)
+                    snapshot(s, u, v, s_last, time)
+                    if s_prev[u] == u:
+                        break
+                    s_last = s_prev[u]
+                    s_prev[u] = u
+                u = s_last
+
+    return search
+
+
+@njit
+def _judge_node(u, pi, d, low, child_cnt, is_cut):
+    """A root is one if it has two children, another node if the subtree of a child reaches nothing above it."""
+    if pi[u] == u:
+        is_cut[u] = child_cnt[u] > TICK
+    else:
+        for child in range(len(pi)):
+            if pi[child] == u and low[child] >= d[u]:
+                is_cut[u] = 1
+
+
+@njit
+def _record_cuts(probes, step, child_cnt, is_cut):
+    fill(probes.child_cnt[step], child_cnt)
+    fill(probes.is_cut_h[step], is_cut)
+
+
+@njit
+def _judge_edges(u, pi, d, low, child_cnt, is_bridge):
+    """The edge to a child is a bridge if the child's subtree does not even reach u in another way."""
+    for child in range(len(pi)):
+        if pi[child] == u and low[child] > d[u]:
+            is_bridge[u, child] = is_bridge[child, u] = 1
+
+
+@njit
+def _record_bridges(probes, step, child_cnt, is_bridge):
+    fill_matrix(probes.is_bridge_h[step], is_bridge)
+
+
+_search_cut_nodes = _low_point_search(_judge_node, _record_cuts)
+_search_bridges = _low_point_search(_judge_edges, _record_bridges)
+
+
+@shared.graph_algorithm(
     hints={"is_cut_h": node("mask", "nodes known to be articulation points")}
-    | TREE
-    | COLOR
-    | TIMES
-    | LOW
+    | shared.TREE
+    | shared.COLOR
+    | shared.TIMES
+    | shared.LOW
     | {"child_cnt": node("scalar", "number of children in the search tree, in hundredths")}
-    | STACK
-    | ROOT
-    | CURRENT
-    | CLOCK,
+    | shared.SEARCH
+    | shared.CLOCK,
     outputs={"is_cut": node("mask", "articulation points: nodes whose removal disconnects their component")},
     arguments={"A": arguments.matrix(arguments.symmetric)},
     sampler=instances.undirected_graph,
@@ -47,91 +140,19 @@ def articulation_points(A, probes):
     followed, an edge back to a node seen before is looked at (again after every return to u), or a node is
     finished and judged.
     """
-    num_nodes = len(A)
-    fill_graph(probes, A)
-
-    color = np.zeros(num_nodes, np.int8)
-    pi = identity(num_nodes)
-    d = np.zeros(num_nodes)
-    f = np.zeros(num_nodes)
-    low = np.zeros(num_nodes)
-    child_cnt = np.zeros(num_nodes)
-    is_cut = np.zeros(num_nodes, np.int8)
-    s_prev = identity(num_nodes)
-
-    def snapshot(s, u, v, s_last, time):
-        step = next_step(probes)
-        fill(probes.is_cut_h[step], is_cut)
-        fill(probes.pi_h[step], pi)
-        fill(probes.d[step], d)
-        fill(probes.f[step], f)
-        fill(probes.low[step], low)
-        fill(probes.child_cnt[step], child_cnt)
-        fill_search(probes, step, color, s_prev, u, v, s_last)
-        probes.s[step, s] = 1
-        probes.time[step] = time
-
-    time = 0.0
-    for s in range(num_nodes):
-        if color[s] != WHITE:
-            continue
-        u = v = s_last = s
-        snapshot(s, u, v, s_last, time)
-        while True:
-            if d[u] == 0.0:
-                time += TICK
-                d[u] = time
-                low[u] = time
-                color[u] = GRAY
-                snapshot(s, u, v, s_last, time)
-            edges = A[u]
-            for v in range(num_nodes):
-                if edges[v] == 0:
-                    continue
-                if color[v] == WHITE:
-                    pi[v] = u
-                    color[v] = GRAY
-                    s_prev[v] = s_last
-                    s_last = v
-                    child_cnt[u] += TICK
-                    snapshot(s, u, v, s_last, time)
-                    break
-                elif v != pi[u]:
-                    low[u] = min(low[u], d[v])
-                    snapshot(s, u, v, s_last, time)
-            if s_last == u:  # no white neighbour is left
-                color[u] = BLACK
-                time += TICK
-                f[u] = time
-                is_root = pi[u] == u
-                for child in range(num_nodes):
-                    if pi[child] == u:
-                        low[u] = min(low[u], low[child])
-                        if not is_root and low[child] >= d[u]:
-                            is_cut[u] = 1
-                if is_root and child_cnt[u] > TICK:
-                    is_cut[u] = 1
-                snapshot(s, u, v, s_last, time)
-                if s_prev[u] == u:
-                    break
-                s_last = s_prev[u]
-                s_prev[u] = u
-            u = s_last
+    is_cut = np.zeros(len(A), np.int8)
+    _search_cut_nodes(A, probes, is_cut)
     fill(probes.is_cut, is_cut)
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints={"is_bridge_h": edge("mask", "edges known to be bridges; -1 where no edge is")}
-    | TREE
-    | COLOR
-    | TIMES
-    | LOW
-    | STACK
-    | ROOT
-    | CURRENT
-    | CLOCK,
+    | shared.TREE
+    | shared.COLOR
+    | shared.TIMES
+    | shared.LOW
+    | shared.SEARCH
+    | shared.CLOCK,
     outputs={
         "is_bridge": edge("mask", "bridges: edges whose removal disconnects their component; -1 where no edge is")
     },
@@ -146,89 +167,22 @@ def bridges(A, probes):
     followed, an edge back to a node seen before is looked at (again after every return to u), or a node is
     finished and the edges to its children are judged.
     """
-    num_nodes = len(A)
-    fill_graph(probes, A)
-
-    color = np.zeros(num_nodes, np.int8)
-    pi = identity(num_nodes)
-    d = np.zeros(num_nodes)
-    f = np.zeros(num_nodes)
-    low = np.zeros(num_nodes)
-    is_bridge = np.zeros((num_nodes, num_nodes), np.int8)
+    is_bridge = np.zeros(A.shape, np.int8)
     fill_adjacency(is_bridge, A)
     is_bridge -= np.int8(1)  # 0 on edges and self-loops, -1 elsewhere
-    s_prev = identity(num_nodes)
-
-    def snapshot(s, u, v, s_last, time):
-        step = next_step(probes)
-        fill_matrix(probes.is_bridge_h[step], is_bridge)
-        fill(probes.pi_h[step], pi)
-        fill(probes.d[step], d)
-        fill(probes.f[step], f)
-        fill(probes.low[step], low)
-        fill_search(probes, step, color, s_prev, u, v, s_last)
-        probes.s[step, s] = 1
-        probes.time[step] = time
-
-    time = 0.0
-    for s in range(num_nodes):
-        if color[s] != WHITE:
-            continue
-        u = v = s_last = s
-        snapshot(s, u, v, s_last, time)
-        while True:
-            if d[u] == 0.0:
-                time += TICK
-                d[u] = time
-                low[u] = time
-                color[u] = GRAY
-                snapshot(s, u, v, s_last, time)
-            edges = A[u]
-            for v in range(num_nodes):
-                if edges[v] == 0:
-                    continue
-                if color[v] == WHITE:
-                    pi[v] = u
-                    color[v] = GRAY
-                    s_prev[v] = s_last
-                    s_last = v
-                    snapshot(s, u, v, s_last, time)
-                    break
-                elif v != pi[u]:
-                    low[u] = min(low[u], d[v])
-                    snapshot(s, u, v, s_last, time)
-            if s_last == u:  # no white neighbour is left
-                color[u] = BLACK
-                time += TICK
-                f[u] = time
-                for child in range(num_nodes):
-                    if pi[child] == u:
-                        low[u] = min(low[u], low[child])
-                        if low[child] > d[u]:
-                            is_bridge[u, child] = 1
-                            is_bridge[child, u] = 1
-                snapshot(s, u, v, s_last, time)
-                if s_prev[u] == u:
-                    break
-                s_last = s_prev[u]
-                s_prev[u] = u
-            u = s_last
+    _search_bridges(A, probes, is_bridge)
     fill_matrix(probes.is_bridge, is_bridge)
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints={
         "scc_id_h": node("pointer", "the root of the node's component, once known; before: itself"),
         "A_t": edge("mask", "the transposed graph, with self-loops"),
     }
-    | COLOR
-    | TIMES
-    | STACK
-    | ROOT
-    | CURRENT
-    | CLOCK
+    | shared.COLOR
+    | shared.TIMES
+    | shared.SEARCH
+    | shared.CLOCK
     | {"phase": graph("mask", "0 in the search of the graph, 1 in the search of the transposed graph")},
     outputs={"scc_id": node("pointer", "a node that stands for the strongly connected component of this one")},
     arguments={"A": arguments.matrix()},

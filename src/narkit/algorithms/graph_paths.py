@@ -1,27 +1,16 @@
 """Shortest paths, from one source and between all pairs."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill, fill_graph, fill_matrix, fill_search, identity, next_step
-from narkit.algorithms.shared_probes import (
-    BLACK,
-    COLOR,
-    CURRENT,
-    GRAPH_INPUTS,
-    GRAPH_INPUTS_WITH_SOURCE,
-    GRAY,
-    ORDER,
-    QUEUE,
-    STACK,
-    WHITE,
-)
+from narkit.algorithms import shared_probes as shared
+from narkit.algorithms.recording import fill, fill_graph, fill_matrix, fill_search, identity, next_step, take_out_least
+from narkit.algorithms.shared_probes import BLACK, GRAY, WHITE
 from narkit.errors import InstanceError
-from narkit.spec import algorithm, edge, graph, node
+from narkit.spec import edge, graph, node
 
 SHORTEST_PATH_TREE = {
     "pi": node("pointer", "predecessor on a shortest path from the source; unreached nodes and the source: themselves")
@@ -59,17 +48,10 @@ def _no_negative_cycle(name: str, value: np.ndarray, values: Mapping[str, np.nda
             )
 
 
-def _source_without_negative_cycle() -> arguments.Argument:
-    source = arguments.source()
-    return replace(source, checks=(*source.checks, _no_negative_cycle_in_reach))
-
-
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
+@shared.graph_algorithm_with_source(
     hints=PATHS_SO_FAR | {"msk": node("mask", "nodes to which a path has been found")},
     outputs=SHORTEST_PATH_TREE,
-    arguments={"A": arguments.matrix(), "s": _source_without_negative_cycle()},
+    arguments={"A": arguments.matrix(), "s": arguments.source(_no_negative_cycle_in_reach)},
     sampler=instances.weighted_graph_and_source,
 )
 def bellman_ford(A, s, probes):
@@ -117,10 +99,8 @@ def bellman_ford(A, s, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
-    hints=PATHS_SO_FAR | QUEUE,
+@shared.graph_algorithm_with_source(
+    hints=PATHS_SO_FAR | shared.QUEUE,
     outputs=SHORTEST_PATH_TREE,
     arguments={"A": arguments.matrix(arguments.nonnegative), "s": arguments.source()},
     sampler=instances.weighted_graph_and_source,
@@ -150,16 +130,9 @@ def dijkstra(A, s, probes):
 
     in_queue[s] = 1
     snapshot(s)
-    while True:
-        u = -1  # the queued node of least distance; of equal ones the first, where the benchmark's sort is unstable
-        least = np.inf
-        for i in range(num_nodes):
-            if d[i] < least and in_queue[i] == 1:
-                u, least = i, d[i]
-        if u < 0:
-            break
+    u = take_out_least(d, in_queue)
+    while u >= 0:
         mark[u] = 1
-        in_queue[u] = 0
         to_u, weights = d[u], A[u]
         for v in range(num_nodes):
             if mark[v] == 0 and weights[v] != 0 and (in_queue[v] == 0 or to_u + weights[v] < d[v]):
@@ -167,18 +140,17 @@ def dijkstra(A, s, probes):
                 d[v] = to_u + weights[v]
                 in_queue[v] = 1
         snapshot(u)
+        u = take_out_least(d, in_queue)
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
+@shared.graph_algorithm_with_source(
     hints=PATHS_SO_FAR
     | {"mark": node("mask", "nodes to which a path has been found")}
-    | ORDER
-    | COLOR
-    | STACK
-    | CURRENT
+    | shared.ORDER
+    | shared.COLOR
+    | shared.STACK
+    | shared.CURRENT
     | {"phase": graph("mask", "0 while the nodes are sorted, 1 while edges are relaxed")},
     outputs=SHORTEST_PATH_TREE,
     arguments={"A": arguments.matrix(arguments.acyclic), "s": arguments.source()},
@@ -251,9 +223,7 @@ def dag_shortest_paths(A, s, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS,
+@shared.graph_algorithm(
     hints={
         "Pi_h": edge("pointer", "for i to j: the node before j on the shortest path found so far; i where none is"),
         "D": edge("scalar", "for i to j: length of the shortest path found so far; 0 where none is"),

@@ -4,16 +4,14 @@ import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
-from narkit.algorithms.recording import fill, fill_graph, fill_matrix, identity, next_step
-from narkit.algorithms.shared_probes import GRAPH_INPUTS, GRAPH_INPUTS_WITH_SOURCE, QUEUE
-from narkit.spec import Densities, algorithm, edge, graph, node
+from narkit.algorithms.recording import fill, fill_graph, fill_matrix, identity, next_step, take_out_least
+from narkit.algorithms.shared_probes import QUEUE, graph_algorithm, graph_algorithm_with_source
+from narkit.spec import Densities, edge, graph, node
 
 EDGE_DECIDED, CLIMBING_FROM_U, CLIMBING_FROM_V = 0, 1, 2  # the phases of Kruskal's algorithm
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS,
+@graph_algorithm(
     hints={
         "in_mst_h": edge("mask", "edges taken into the forest"),
         "pi": node("pointer", "parent in the disjoint-set forest; the root of a set: itself"),
@@ -97,9 +95,7 @@ def _hang_under(root, mask, pi):
             pi[i] = root
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
+@graph_algorithm_with_source(
     hints={
         "pi_h": node(
             "pointer", "where the lightest known edge from the tree comes from; if none, and the source: itself"
@@ -136,16 +132,9 @@ def mst_prim(A, s, probes):
 
     in_queue[s] = 1
     snapshot(s)
-    while True:
-        u = -1  # the queued node of least key; of equal ones the first, where the benchmark's sort is unstable
-        least = np.inf
-        for i in range(num_nodes):
-            if in_queue[i] == 1 and key[i] < least:
-                u, least = i, key[i]
-        if u < 0:
-            break
+    u = take_out_least(key, in_queue)
+    while u >= 0:
         mark[u] = 1
-        in_queue[u] = 0
         weights = A[u]
         for v in range(num_nodes):
             if mark[v] == 0 and weights[v] != 0 and (in_queue[v] == 0 or weights[v] < key[v]):
@@ -153,4 +142,5 @@ def mst_prim(A, s, probes):
                 key[v] = weights[v]
                 in_queue[v] = 1
         snapshot(u)
+        u = take_out_least(key, in_queue)
     fill(probes.pi, pi)

@@ -3,29 +3,13 @@
 import numpy as np
 
 from narkit.algorithms import arguments, instances
+from narkit.algorithms import shared_probes as shared
 from narkit.algorithms.recording import fill, fill_graph, fill_search, identity, next_step
-from narkit.algorithms.shared_probes import (
-    BLACK,
-    CLOCK,
-    COLOR,
-    CURRENT,
-    GRAPH_INPUTS,
-    GRAPH_INPUTS_WITH_SOURCE,
-    GRAY,
-    ORDER,
-    ROOT,
-    STACK,
-    TICK,
-    TIMES,
-    TREE,
-    WHITE,
-)
-from narkit.spec import algorithm, node
+from narkit.algorithms.shared_probes import BLACK, GRAY, TICK, WHITE
+from narkit.spec import node
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS_WITH_SOURCE,
+@shared.graph_algorithm_with_source(
     hints={
         "reach_h": node("mask", "nodes reached so far"),
         "pi_h": node("pointer", "the node from which each was first reached"),
@@ -71,10 +55,8 @@ def bfs(A, s, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS,
-    hints=TREE | COLOR | TIMES | STACK | ROOT | CURRENT | CLOCK,
+@shared.graph_algorithm(
+    hints=shared.TREE | shared.COLOR | shared.TIMES | shared.SEARCH | shared.CLOCK,
     outputs={"pi": node("pointer", "predecessor in the depth-first forest; roots: themselves")},
     arguments={"A": arguments.matrix()},
     sampler=instances.directed_graph,
@@ -137,10 +119,8 @@ def dfs(A, probes):
     fill(probes.pi, pi)
 
 
-@algorithm(
-    category="graphs",
-    inputs=GRAPH_INPUTS,
-    hints=ORDER | COLOR | STACK | ROOT | CURRENT,
+@shared.graph_algorithm(
+    hints=shared.ORDER | shared.COLOR | shared.SEARCH,
     outputs={
         "topo": node("pointer", "the next node in topological order; the last: itself"),
         "topo_head": node("mask_one", "the first node in topological order"),

@@ -10,20 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from narkit.algorithms import randomness as draw
 from narkit.algorithms.compilation import compiled
-from narkit.algorithms.randomness import (
-    bernoulli_matrix,
-    coin,
-    index,
-    integer,
-    integers,
-    number,
-    permutation,
-    pick,
-    sort_uniform,
-    uniform,
-    uniform_matrix,
-)
 from narkit.algorithms.recording import fill, fill_matrix
 
 ALPHABET_SIZE = 4
@@ -43,46 +31,46 @@ class Distribution(NamedTuple):
 
 def keys(rng, size, distribution):
     """Numbers from [0, 1)."""
-    return (uniform(rng, 0.0, 1.0, size),)
+    return (draw.uniform(rng, 0.0, 1.0, size),)
 
 
 def signed_keys(rng, size, distribution):
     """Numbers from [-1, 1)."""
-    return (uniform(rng, -1.0, 1.0, size),)
+    return (draw.uniform(rng, -1.0, 1.0, size),)
 
 
 def target_and_sorted_keys(rng, size, distribution):
     """A number to look for, and sorted numbers to look in."""
-    values = uniform(rng, 0.0, 1.0, size)
-    sort_uniform(values)
-    return number(rng, 0.0, 1.0), values
+    values = draw.uniform(rng, 0.0, 1.0, size)
+    draw.sort_uniform(values)
+    return draw.number(rng, 0.0, 1.0), values
 
 
 def two_strings(rng, size, distribution):
     """Two strings of about half the size each."""
     second = size // 2
     first = size - second
-    return integers(rng, 0, ALPHABET_SIZE, first), integers(rng, 0, ALPHABET_SIZE, second)
+    return draw.integers(rng, 0, ALPHABET_SIZE, first), draw.integers(rng, 0, ALPHABET_SIZE, second)
 
 
 def search_probabilities(rng, size, distribution):
     """Probabilities of `size` keys and of the `size` + 1 gaps around them."""
-    values = uniform(rng, 0.0, 1.0, 2 * size + 1)
+    values = draw.uniform(rng, 0.0, 1.0, 2 * size + 1)
     values /= np.sum(values)
     return values[:size].copy(), values[size:].copy()
 
 
 def activities(rng, size, distribution):
     """Start and finish times."""
-    a = uniform(rng, 0.0, 1.0, size)
-    b = uniform(rng, 0.0, 1.0, size)
+    a = draw.uniform(rng, 0.0, 1.0, size)
+    b = draw.uniform(rng, 0.0, 1.0, size)
     return np.minimum(a, b), np.maximum(a, b)
 
 
 def tasks(rng, size, distribution):
     """Deadlines and penalties of unit tasks."""
-    deadlines = integers(rng, 0, size, size) + 1
-    return deadlines, uniform(rng, 0.0, 1.0, size)
+    deadlines = draw.integers(rng, 0, size, size) + 1
+    return deadlines, draw.uniform(rng, 0.0, 1.0, size)
 
 
 def haystack_nodes(size):
@@ -95,13 +83,13 @@ def haystack_and_needle(rng, size, distribution):
     num_nodes = size * 5 // 4
     if distribution.longest_needle > 0:
         longest = max(1, min(distribution.longest_needle, (num_nodes - 1) // 2))
-        needle_length = integer(rng, 1, longest + 1)
+        needle_length = draw.integer(rng, 1, longest + 1)
     else:
         needle_length = max(1, num_nodes // 5)
     haystack_length = num_nodes - needle_length
-    needle = integers(rng, 0, ALPHABET_SIZE, needle_length)
-    haystack = integers(rng, 0, ALPHABET_SIZE, haystack_length)
-    start = index(rng, max(1, haystack_length - needle_length))  # as in the benchmark, never the last possible one
+    needle = draw.integers(rng, 0, ALPHABET_SIZE, needle_length)
+    haystack = draw.integers(rng, 0, ALPHABET_SIZE, haystack_length)
+    start = draw.index(rng, max(1, haystack_length - needle_length))  # as in the benchmark, never the last possible one
     fill(haystack[start:], needle)
     return haystack, needle
 
@@ -118,16 +106,17 @@ def _segments_cross(xs, ys):
 
 def segments(rng, size, distribution):
     """Endpoints of two segments that cross in half of the samples. The size plays no part."""
-    should_cross = coin(rng)
+    should_cross = draw.coin(rng)
     while True:
-        xs = uniform(rng, 0.0, 1.0, 4)
-        ys = uniform(rng, 0.0, 1.0, 4)
+        xs = draw.uniform(rng, 0.0, 1.0, 4)
+        ys = draw.uniform(rng, 0.0, 1.0, 4)
         if _segments_cross(xs, ys) == should_cross:
             return xs, ys
 
 
 @compiled
-def _some_three_are_collinear(xs, ys):
+def some_three_are_collinear(xs, ys):
+    """Whether three of the points lie on a line, or nearly so."""
     for k in range(len(xs)):
         for j in range(k):
             found = False
@@ -142,11 +131,11 @@ def _some_three_are_collinear(xs, ys):
 def points_in_disk(rng, size, distribution):
     """Points uniform in a disk, no three of them on a line."""
     while True:
-        angles = uniform(rng, 0.0, 2.0 * np.pi, size)
-        radii = DISK_RADIUS * np.sqrt(uniform(rng, 0.0, 1.0, size))
+        angles = draw.uniform(rng, 0.0, 2.0 * np.pi, size)
+        radii = DISK_RADIUS * np.sqrt(draw.uniform(rng, 0.0, 1.0, size))
         xs = radii * np.cos(angles)
         ys = radii * np.sin(angles)
-        if not _some_three_are_collinear(xs, ys):
+        if not some_three_are_collinear(xs, ys):
             return xs, ys
 
 
@@ -186,60 +175,61 @@ def _acyclic(mask, order):
 
 def directed_graph(rng, size, distribution):
     """Every ordered pair is an edge with the drawn probability."""
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    mask = draw.bernoulli_matrix(rng, draw.pick(rng, distribution.densities), size, size)
     return (mask.astype(np.float64),)
 
 
+@register_jitable
 def acyclic_graph(rng, size, distribution):
     """A directed graph without cycles, its nodes shuffled."""
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    return (_acyclic(mask, permutation(rng, size)),)
+    mask = draw.bernoulli_matrix(rng, draw.pick(rng, distribution.densities), size, size)
+    return (_acyclic(mask, draw.permutation(rng, size)),)
 
 
+@register_jitable
 def undirected_graph(rng, size, distribution):
     """A pair is an edge if both of its directions were drawn."""
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
+    mask = draw.bernoulli_matrix(rng, draw.pick(rng, distribution.densities), size, size)
     return (_undirected(mask),)
 
 
 def undirected_graph_and_source(rng, size, distribution):
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    return _undirected(mask), index(rng, size)
+    (graph,) = undirected_graph(rng, size, distribution)
+    return graph, draw.index(rng, size)
 
 
+@register_jitable
 def weighted_graph(rng, size, distribution):
     """An undirected graph; a weight is the geometric mean of one draw per direction."""
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    weights = uniform_matrix(rng, 0.0, 1.0, size, size)
+    mask = draw.bernoulli_matrix(rng, draw.pick(rng, distribution.densities), size, size)
+    weights = draw.uniform_matrix(rng, 0.0, 1.0, size, size)
     return (_undirected_weighted(mask, weights),)
 
 
 def weighted_graph_and_source(rng, size, distribution):
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    weights = uniform_matrix(rng, 0.0, 1.0, size, size)
-    return _undirected_weighted(mask, weights), index(rng, size)
+    (graph,) = weighted_graph(rng, size, distribution)
+    return graph, draw.index(rng, size)
 
 
 def weighted_acyclic_graph_and_source(rng, size, distribution):
-    mask = bernoulli_matrix(rng, pick(rng, distribution.densities), size, size)
-    graph = _acyclic(mask, permutation(rng, size))
-    weights = uniform_matrix(rng, 0.0, 1.0, size, size)
-    return graph * weights, index(rng, size)
+    (graph,) = acyclic_graph(rng, size, distribution)
+    weights = draw.uniform_matrix(rng, 0.0, 1.0, size, size)
+    return graph * weights, draw.index(rng, size)
 
 
 def community_graph(rng, size, distribution):
     """Four dense directed communities; a few edges lead from earlier to later ones, so no cycle joins two."""
-    density = pick(rng, distribution.densities)
+    density = draw.pick(rng, distribution.densities)
     mask = np.zeros((size, size))
     for community in range(COMMUNITIES):
         low = community * (size // COMMUNITIES)
         high = size if community == COMMUNITIES - 1 else low + size // COMMUNITIES
-        fill_matrix(mask[low:, low:], bernoulli_matrix(rng, density, high - low, high - low))
-    bridges = bernoulli_matrix(rng, COMMUNITY_BRIDGE_PROBABILITY, size, size)
+        fill_matrix(mask[low:, low:], draw.bernoulli_matrix(rng, density, high - low, high - low))
+    bridges = draw.bernoulli_matrix(rng, COMMUNITY_BRIDGE_PROBABILITY, size, size)
     for i in range(size):
         for j in range(size):
             later = min(i // (size // COMMUNITIES), COMMUNITIES - 1) > min(j // (size // COMMUNITIES), COMMUNITIES - 1)
             if bridges[i, j] > 0 and not later:
                 mask[i, j] = 1.0 - mask[i, j]
-    order = permutation(rng, size)
+    order = draw.permutation(rng, size)
     return (mask[order, :][:, order],)

@@ -135,6 +135,21 @@ def identity(num_nodes):
 
 
 @njit
+def take_out_least(keys, in_queue):
+    """Takes the node of the least key out of a queue; -1 if it is empty.
+
+    Of equal ones that is the first, where the benchmark's sort is unstable.
+    """
+    least, node = np.inf, -1
+    for i in range(len(keys)):
+        if keys[i] < least and in_queue[i] == 1:
+            least, node = keys[i], i
+    if node >= 0:
+        in_queue[node] = 0
+    return node
+
+
+@njit
 def swap(keys, order, a, b):
     """Exchanges the keys in slots a and b, and the nodes that they belong to."""
     keys[a], keys[b] = keys[b], keys[a]

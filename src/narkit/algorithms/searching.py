@@ -2,7 +2,7 @@
 
 from narkit.algorithms import arguments, instances
 from narkit.algorithms.recording import fill_identity_order, fill_keys, fill_order, identity, next_step, swap
-from narkit.algorithms.shared_probes import GIVEN_ORDER, POSITION
+from narkit.algorithms.shared_probes import ARRAY_ORDER, GIVEN_ORDER, POSITION
 from narkit.spec import algorithm, graph, node
 
 
@@ -96,7 +96,7 @@ def binary_search(x, A, probes):
     category="search",
     inputs={"pos": POSITION, "key": node("scalar", "the key; the median is sought")},
     hints={
-        "pred_h": node("pointer", "the node before this one in the array as it stands"),
+        "pred_h": ARRAY_ORDER,
         "p": node("mask_one", "the node in the first slot of the part that holds the median"),
         "r": node("mask_one", "the node in the last slot of the part that holds the median"),
         "i": node("mask_one", "the node in the slot just after the keys found to be at most the pivot"),

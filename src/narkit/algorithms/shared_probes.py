@@ -1,10 +1,13 @@
 """The probes that several algorithms share, described once."""
 
-from narkit.spec import constant, edge, graph, node
+import functools
+
+from narkit.spec import algorithm, constant, edge, graph, node
 
 # Arrays.
 POSITION = node("scalar", "position of the node in the given order")
 GIVEN_ORDER = constant(node("pointer", "the node before this one in the given order; the first: itself"))
+ARRAY_ORDER = node("pointer", "the node before this one in the array as it stands")
 
 WHITE, GRAY, BLACK = 0, 1, 2  # the colours of a depth-first search: not seen, on the stack, finished
 TICK = 0.01  # one unit of a depth-first search's clock
@@ -16,6 +19,8 @@ GRAPH_INPUTS = {
 }
 SOURCE = node("mask_one", "the source")
 GRAPH_INPUTS_WITH_SOURCE = {"pos": GRAPH_INPUTS["pos"], "s": SOURCE, "A": GRAPH_INPUTS["A"], "adj": GRAPH_INPUTS["adj"]}
+graph_algorithm = functools.partial(algorithm, category="graphs", inputs=GRAPH_INPUTS)
+graph_algorithm_with_source = functools.partial(algorithm, category="graphs", inputs=GRAPH_INPUTS_WITH_SOURCE)
 
 # Depth-first search. The stack of gray nodes is a linked list, from the top down.
 COLOR = {"color": node("categorical", "white (not seen), gray (on the stack) or black (finished)", classes=3)}
@@ -32,6 +37,7 @@ CURRENT = {
     "v": node("mask_one", "the node looked at from u; the last node of all when none was left to visit"),
     "s_last": node("mask_one", "the top of the stack"),
 }
+SEARCH = STACK | ROOT | CURRENT
 CLOCK = {"time": graph("scalar", "the clock: ticks by a hundredth whenever a node is discovered or finished")}
 
 # A topological order, built from its end: every node that finishes is put in front.

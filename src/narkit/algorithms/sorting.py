@@ -1,32 +1,34 @@
 """Sorting algorithms. The order of the keys is held as predecessor pointers: each node points to the one before it."""
 
+import functools
+
 import numpy as np
 from numba import njit
 
 from narkit.algorithms import arguments, instances
 from narkit.algorithms.recording import fill_keys, fill_order, identity, next_step, swap
-from narkit.algorithms.shared_probes import POSITION
+from narkit.algorithms.shared_probes import ARRAY_ORDER, POSITION
 from narkit.spec import algorithm, graph, node
 
-INPUTS = {
-    "pos": POSITION,
-    "key": node("scalar", "the key to sort by"),
-}
 BUILDING, TAKING_OUT, RESTORING = range(3)  # the phases of heapsort
-OUTPUTS = {"pred": node("should_be_permutation", "the node before this one in sorted order; the first: itself")}
 
-
-@algorithm(
+sort = functools.partial(
+    algorithm,
     category="sorting",
-    inputs=INPUTS,
+    inputs={"pos": POSITION, "key": node("scalar", "the key to sort by")},
+    outputs={"pred": node("should_be_permutation", "the node before this one in sorted order; the first: itself")},
+    arguments={"A": arguments.keys()},
+    sampler=instances.keys,
+)
+"""What all sorts have in common; they differ in their hints."""
+
+
+@sort(
     hints={
-        "pred_h": node("pointer", "the node before this one in the array as it stands"),
+        "pred_h": ARRAY_ORDER,
         "i": node("mask_one", "the node that had the slot into which the key goes"),
         "j": node("mask_one", "the node whose key is inserted"),
     },
-    outputs=OUTPUTS,
-    arguments={"A": arguments.keys()},
-    sampler=instances.keys,
 )
 def insertion_sort(A, probes):
     """Insertion sort (CLRS 2.1).
@@ -59,17 +61,12 @@ def insertion_sort(A, probes):
     fill_order(probes.pred, order)
 
 
-@algorithm(
-    category="sorting",
-    inputs=INPUTS,
+@sort(
     hints={
-        "pred_h": node("pointer", "the node before this one in the array as it stands"),
+        "pred_h": ARRAY_ORDER,
         "i": node("mask_one", "the node in the slot that this pass fills with the smallest key left"),
         "j": node("mask_one", "the node in the right one of the two slots just compared"),
     },
-    outputs=OUTPUTS,
-    arguments={"A": arguments.keys()},
-    sampler=instances.keys,
 )
 def bubble_sort(A, probes):
     """Bubble sort (CLRS problem 2-2).
@@ -96,11 +93,9 @@ def bubble_sort(A, probes):
     fill_order(probes.pred, order)
 
 
-@algorithm(
-    category="sorting",
-    inputs=INPUTS,
+@sort(
     hints={
-        "pred_h": node("pointer", "the node before this one in the array as it stands"),
+        "pred_h": ARRAY_ORDER,
         "parent": node("pointer", "the parent in the heap; the root and nodes outside the heap: themselves"),
         "i": node("mask_one", "the node in the slot that this round began with; in phase 1, the new root"),
         "j": node("mask_one", "the node in the slot just compared with its children; in phase 1, the maximum"),
@@ -108,9 +103,6 @@ def bubble_sort(A, probes):
         "heap_size": node("mask_one", "the node in the last slot of the heap"),
         "phase": graph("categorical", "0: building the heap, 1: taking the maximum out, 2: restoring the heap", 3),
     },
-    outputs=OUTPUTS,
-    arguments={"A": arguments.keys()},
-    sampler=instances.keys,
 )
 def heapsort(A, probes):
     """Heapsort (CLRS 6.2 to 6.4).
@@ -155,19 +147,14 @@ def heapsort(A, probes):
     fill_order(probes.pred, order)
 
 
-@algorithm(
-    category="sorting",
-    inputs=INPUTS,
+@sort(
     hints={
-        "pred_h": node("pointer", "the node before this one in the array as it stands"),
+        "pred_h": ARRAY_ORDER,
         "p": node("mask_one", "the node in the first slot of the part being partitioned"),
         "r": node("mask_one", "the node in the part's last slot: the pivot, until it is put in its place"),
         "i": node("mask_one", "the node in the slot just after the keys found to be at most the pivot"),
         "j": node("mask_one", "the node in the slot just compared with the pivot; at the end, the last slot"),
     },
-    outputs=OUTPUTS,
-    arguments={"A": arguments.keys()},
-    sampler=instances.keys,
 )
 def quicksort(A, probes):
     """Quicksort with the last key of each part as the pivot (CLRS 7.1).

@@ -4,6 +4,8 @@ The nodes are the characters of the haystack, then those of the needle. If the n
 the needle's own first character, one past the end of the haystack.
 """
 
+import functools
+
 import numpy as np
 
 from narkit.algorithms import arguments, instances
@@ -20,39 +22,37 @@ def _fits_into_haystack(name, value, values):
         )
 
 
-INPUTS = {
-    "string": node("mask", "0: the character is of the haystack; 1: of the needle"),
-    "pos": node("scalar", "position of the character within its string"),
-    "key": node("categorical", "the character", classes=instances.ALPHABET_SIZE),
-}
-PREDECESSOR = constant(node("pointer", "the character before this one in its string; the first: itself"))
-OUTPUTS = {"match": node("mask_one", "where the needle first occurs; the needle's first character if it does not")}
-ARGUMENTS = {
-    "T": arguments.string(instances.ALPHABET_SIZE),
-    "P": arguments.string(instances.ALPHABET_SIZE, _fits_into_haystack),
-}
-
-
-def _num_nodes(T, P):
-    return len(T) + len(P)
-
-
-@algorithm(
+matcher = functools.partial(
+    algorithm,
     category="strings",
-    inputs=INPUTS,
+    inputs={
+        "string": node("mask", "0: the character is of the haystack; 1: of the needle"),
+        "pos": node("scalar", "position of the character within its string"),
+        "key": node("categorical", "the character", classes=instances.ALPHABET_SIZE),
+    },
+    outputs={"match": node("mask_one", "where the needle first occurs; the needle's first character if it does not")},
+    arguments={
+        "T": arguments.string(instances.ALPHABET_SIZE),
+        "P": arguments.string(instances.ALPHABET_SIZE, _fits_into_haystack),
+    },
+    sampler=instances.haystack_and_needle,
+    multiplier=64,
+    training_size_is_fixed=True,
+    nodes_of_size=instances.haystack_nodes,
+    nodes_of_instance=lambda T, P: len(T) + len(P),
+)
+"""What all matchers have in common; they differ in their hints."""
+
+PREDECESSOR = constant(node("pointer", "the character before this one in its string; the first: itself"))
+
+
+@matcher(
     hints={
         "pred_h": PREDECESSOR,
         "s": node("mask_one", "the shift: where in the haystack the needle is tried"),
         "i": node("mask_one", "the haystack's character that is compared"),
         "j": node("mask_one", "the needle's character that is compared"),
     },
-    outputs=OUTPUTS,
-    arguments=ARGUMENTS,
-    sampler=instances.haystack_and_needle,
-    multiplier=64,
-    training_size_is_fixed=True,
-    nodes_of_size=instances.haystack_nodes,
-    nodes_of_instance=_num_nodes,
 )
 def naive_string_matcher(T, P, probes):
     """Naive string matching (CLRS 32.1).
@@ -81,31 +81,19 @@ def naive_string_matcher(T, P, probes):
     probes.match[n] = 1
 
 
-@algorithm(
-    category="strings",
-    inputs=INPUTS,
+@matcher(
     hints={
         "pred_h": PREDECESSOR,
         "pi": node("pointer", "last character of the longest proper prefix that also ends here, once it is known"),
         "is_reset": node("mask", "whether no proper prefix of the needle ends here, as far as is known"),
         "k": node("mask_one", "last character of the prefix that is being extended while pi is computed"),
         "k_reset": graph("mask", "whether the prefix that is being extended is empty"),
-        "q": node(
-            "mask_one",
-            "phase 0: the needle's character whose pi is computed; phase 1: the last matched one",
-        ),
+        "q": node("mask_one", "phase 0: the needle's character whose pi is computed; phase 1: the last matched one"),
         "q_reset": graph("mask", "whether no character of the needle is matched"),
         "s": node("mask_one", "the shift: where in the haystack an occurrence that ends at i begins"),
         "i": node("mask_one", "the haystack's character that is read"),
         "phase": graph("mask", "0: computing the prefix function pi; 1: matching"),
     },
-    outputs=OUTPUTS,
-    arguments=ARGUMENTS,
-    sampler=instances.haystack_and_needle,
-    multiplier=64,
-    training_size_is_fixed=True,
-    nodes_of_size=instances.haystack_nodes,
-    nodes_of_instance=_num_nodes,
 )
 def kmp_matcher(T, P, probes):
     """Knuth-Morris-Pratt string matching (CLRS 32.4).

@@ -152,12 +152,8 @@ def edge_lists(batch: Batch) -> Iterator[EdgeList]:
     spec, num_nodes = batch.spec, batch.num_nodes
     pairs = np.indices((num_nodes, num_nodes)).reshape(2, -1)
     marked = None if needs_all_pairs(spec) else _marked_pairs(batch)
-    by_sample = {
-        name: values.swapaxes(0, 1) if probe.stage is Stage.HINT else values
-        for arrays in (batch.inputs, batch.hints, batch.outputs)
-        for name, values in arrays.items()
-        for probe in (spec[name],)
-    }
+    hints = {name: values.swapaxes(0, 1) for name, values in batch.hints.items()}
+    by_sample = {**batch.inputs, **hints, **batch.outputs}
     for index in range(len(batch)):
         edges = pairs if marked is None else np.stack(np.nonzero(marked[index]))
         values = {name: _placed(spec[name], by_sample[name][index], edges) for name in spec if name in by_sample}
@@ -167,11 +163,10 @@ def edge_lists(batch: Batch) -> Iterator[EdgeList]:
 def _marked_pairs(batch: Batch) -> np.ndarray:
     """(batch, nodes, nodes): the pairs that an edge's mask names at any time, the adjacency matrix included."""
     marked = batch.inputs["adj"] > 0
-    for arrays in (batch.inputs, batch.hints, batch.outputs):
-        for name, values in arrays.items():
-            probe = batch.spec[name]
-            if probe.location is Location.EDGE and probe.kind is Kind.MASK:
-                marked = marked | ((values > 0).any(axis=0) if probe.stage is Stage.HINT else values > 0)
+    for name, values in {**batch.inputs, **batch.hints, **batch.outputs}.items():
+        probe = batch.spec[name]
+        if probe.location is Location.EDGE and probe.kind is Kind.MASK:
+            marked = marked | ((values > 0).any(axis=0) if probe.stage is Stage.HINT else values > 0)
     return marked
 
 

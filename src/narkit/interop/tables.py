@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -37,12 +37,13 @@ def check_place(out: Path, *, force: bool = False) -> None:
 
 def archive(batch: Batch) -> dict[str, np.ndarray]:
     """The arrays of a batch under the keys `input_...`, `hint_...`, `output_...` and `lengths`."""
-    return {
-        **{f"input_{name}": values for name, values in batch.inputs.items()},
-        **{f"hint_{name}": values for name, values in batch.hints.items()},
-        **{f"output_{name}": values for name, values in batch.outputs.items()},
-        "lengths": batch.lengths,
-    }
+    return {f"{stage}_{name}": values for stage, name, values in _probes(batch)} | {"lengths": batch.lengths}
+
+
+def _probes(batch: Batch) -> Iterator[tuple[str, str, np.ndarray]]:
+    """The stage, name and values of every probe."""
+    for stage, arrays in (("input", batch.inputs), ("hint", batch.hints), ("output", batch.outputs)):
+        yield from ((stage, name, values) for name, values in arrays.items())
 
 
 def table(batch: Batch) -> pyarrow.Table:
@@ -54,12 +55,10 @@ def table(batch: Batch) -> pyarrow.Table:
     pa = _pyarrow()
     columns = {"length": pa.array(batch.lengths)}
     meanings = {}
-    for stage, arrays in (("input", batch.inputs), ("hint", batch.hints), ("output", batch.outputs)):
-        for name, values in arrays.items():
-            column = f"{stage}_{name}"
-            columns[column] = _steps(values, batch.lengths) if stage == "hint" else _nested(values)
-            probe = batch.spec[name]
-            meanings[column] = {"location": probe.location, "kind": probe.kind, "meaning": probe.meaning}
+    for stage, name, values in _probes(batch):
+        column, probe = f"{stage}_{name}", batch.spec[name]
+        columns[column] = _steps(values, batch.lengths) if stage == "hint" else _nested(values)
+        meanings[column] = {"location": probe.location, "kind": probe.kind, "meaning": probe.meaning}
     metadata = {
         "algorithm": batch.algorithm,
         "form": "transformed" if batch.transformed else "raw",

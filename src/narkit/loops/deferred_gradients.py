@@ -125,9 +125,8 @@ class ReversibleStep:
         stack_of = dict(zip(self._kept, kept, strict=True))
         found = dict(zip(self._y_stacked, ys, strict=True))
         found |= {var: factor.over_time(stack_of[factor.var]) for var, factor in self._derived.items()}
-        if (
-            not self._backend.rows_start_as_zeros
-        ):  # what was not written may be anything; the compiler makes this part of what reads them
+        # What was not written may be anything; the compiler makes this part of what reads them.
+        if not self._backend.rows_start_as_zeros:
             found = {var: _zero_beyond(stack, num_steps) for var, stack in found.items()}
         return jax.tree.unflatten(self._y, [found[var] for var in self._y_vars])
 
@@ -163,21 +162,19 @@ class ReversibleStep:
     @property
     def kept(self) -> list[Stack]:
         """What the forward pass keeps for the backward pass."""
-        read = self._read_in_all_rows
-        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._kept]
+        return self._stacks(self._kept)
 
     @property
     def stacked(self) -> list[Stack]:
         """What the backward pass stacks until after the loop."""
-        read = self._read_in_all_rows
-        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in self._stacked]
+        return self._stacks(self._stacked)
 
-    @property
-    def _read_in_all_rows(self) -> set[Var]:
-        """The factors of what is left to the compiler, which knows nothing of the number of steps."""
+    def _stacks(self, variables: Sequence[Var]) -> list[Stack]:
+        """Read in all rows are the factors of what is left to the compiler: it knows nothing of the number of steps."""
         pairs = zip(self._deferred, self._by_backend, strict=True)
         left = [deferred for deferred, by_backend in pairs if deferred is not None and not by_backend]
-        return {factor.var for deferred in left for factor in deferred.factors}
+        read = {factor.var for deferred in left for factor in deferred.factors}
+        return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in variables]
 
     def finish(
         self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array], num_steps: Array, last: Array

@@ -76,13 +76,7 @@ class Decoder(eqx.Module):
     edge_pointer: EdgePointerDecoder | None
 
     def __init__(
-        self,
-        probe: Probe,
-        hidden_size: int,
-        edge_size: int,
-        surroundings: Surroundings = USUAL,
-        *,
-        key: PRNGKeyArray,
+        self, probe: Probe, hidden_size: int, edge_size: int, surroundings: Surroundings = USUAL, *, key: PRNGKeyArray
     ):
         pointing = points(probe)
         width = probe.num_classes or 1
@@ -142,13 +136,7 @@ class Decoders(eqx.Module):
     latent_size: int = eqx.field(static=True)
 
     def __init__(
-        self,
-        spec: Spec,
-        hidden_size: int,
-        latent_size: int,
-        surroundings: Surroundings = USUAL,
-        *,
-        key: PRNGKeyArray,
+        self, spec: Spec, hidden_size: int, latent_size: int, surroundings: Surroundings = USUAL, *, key: PRNGKeyArray
     ):
         """Builds decoders for every probe of `spec`. `latent_size`: the width of the processor's edge latents, or 0."""
         keys = jax.random.split(key, len(spec))

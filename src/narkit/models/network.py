@@ -29,7 +29,7 @@ from narkit.models.interfaces import EdgePointers, Interfaces, NodePointers
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
 from narkit.settings import whole_number
-from narkit.spec import Spec, Stage
+from narkit.spec import Spec, Stage, stage_of
 
 
 class Hints(enum.StrEnum):
@@ -138,12 +138,13 @@ class Reasoner(eqx.Module):
             encoder_key, output_key, hint_key = jax.random.split(algorithm_key, 3)
             spec = self.spec(name)
             encoded = _encoded(spec, self.hints)
-            whole = _whole(encoded, self.interfaces)
+            lossless = self.interfaces.edge_pointers is EdgePointers.LOSSLESS
+            whole = [each for each, probe in encoded.items() if lossless and is_edge_pointer(probe)]
             sizes = (hidden_size, self.processor.latent_size)
             around = Surroundings(self.interfaces, encoded, self.processor.attends)
             self.encoders[name] = Encoders(encoded, hidden_size, whole, key=encoder_key)
-            self.output_decoders[name] = Decoders(_at(spec, Stage.OUTPUT), *sizes, around, key=output_key)
-            decoded = {} if self.hints is Hints.NONE else _at(spec, Stage.HINT)
+            self.output_decoders[name] = Decoders(stage_of(spec, Stage.OUTPUT), *sizes, around, key=output_key)
+            decoded = {} if self.hints is Hints.NONE else stage_of(spec, Stage.HINT)
             self.hint_decoders[name] = Decoders(decoded, *sizes, around, key=hint_key)
         told = {name: encoders.whole for name, encoders in self.encoders.items() if encoders.whole}
         starts = {name: {pointer: jnp.zeros(3) for pointer in whole} for name, whole in told.items()}
@@ -177,23 +178,12 @@ class Reasoner(eqx.Module):
             raise BatchError(f"expected a batch of {' or '.join(self.algorithms)}, got one of {algorithm}")
 
 
-def _at(spec: Spec, stage: Stage) -> dict:
-    return {name: probe for name, probe in spec.items() if probe.stage is stage}
-
-
 def _encoded(spec: Spec, hints: Hints) -> dict:
     return {
         name: probe
         for name, probe in spec.items()
         if probe.stage is Stage.INPUT or (probe.stage is Stage.HINT and hints is Hints.ENCODED)
     }
-
-
-def _whole(encoded: Spec, interfaces: Interfaces) -> list[str]:
-    """The edge pointers that are read whole."""
-    if interfaces.edge_pointers is not EdgePointers.LOSSLESS:
-        return []
-    return [name for name, probe in encoded.items() if is_edge_pointer(probe)]
 
 
 class LastStep(eqx.Module):

@@ -41,11 +41,7 @@ def loss(
 def output_losses(batch: DeviceBatch, logits: dict[str, Array]) -> dict[str, Float[Array, ""]]:
     """The loss of every output."""
     spec = ALGORITHMS[batch.algorithm].transformed_spec
-    losses = {}
-    for name, values in logits.items():
-        cost, counts = _costs(spec[name], values, batch.outputs[name])
-        losses[name] = _mean(cost, counts)
-    return losses
+    return {name: _mean(*_costs(spec[name], values, batch.outputs[name])) for name, values in logits.items()}
 
 
 def hint_losses(batch: DeviceBatch, logits: dict[str, Array]) -> dict[str, Float[Array, ""]]:

@@ -218,10 +218,7 @@ class TripletEdgeAttention(eqx.Module):
         return with_reverses(pairs, self.reversed_edges, edges)
 
     def mix(
-        self,
-        weights: Float[Array, "head node node node"],
-        values: Float[Array, "node node hidden"],
-        edge: str = "ik",
+        self, weights: Float[Array, "head node node node"], values: Float[Array, "node node hidden"], edge: str = "ik"
     ) -> Float[Array, "node node hidden"]:
         """The weighted sum of the values of the edges from i to k, or of other edges of the triplet."""
         if len(self.attention) == 1 and edge == "ik":  # as one product, whose result the compiler need not transpose

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from narkit.algorithms.arguments import nodes_behind_cycles
 from narkit.errors import InstanceError
@@ -56,7 +57,7 @@ class GraphProblem(Problem):
         if "source" in self.parameters:
             instance.arguments["s"] = read.index(given["source"])
         instance.arguments = {"A": self._matrix(read, instance)} | instance.arguments
-        parts = _num_parts(read)
+        parts = connected_components(read.edges, connection="weak", return_labels=False)
         if parts > 1 and self.trained is TrainedOn.UNDIRECTED:
             instance.notes.append(f"the graph is not connected: it falls into {parts} parts")
         return instance
@@ -143,28 +144,13 @@ def _check_cycles(graph: Graph, source: int | None) -> None:
             )
 
 
-def _num_parts(graph: Graph) -> int:
-    """How many parts the graph falls into, directions aside."""
-    edges = graph.edges | graph.edges.T
-    left, parts = np.ones(graph.num_nodes, bool), 0
-    while left.any():
-        reached = np.zeros(graph.num_nodes, bool)
-        reached[left.argmax()] = True
-        while (edges[reached].any(axis=0) & ~reached).any():
-            reached |= edges[reached].any(axis=0)
-        left &= ~reached
-        parts += 1
-    return parts
-
-
 def _ranked(graph: Graph, instance: Instance) -> np.ndarray:
     """The weights of undirected edges as evenly spaced numbers in the same order."""
     starts, ends = np.nonzero(np.triu(graph.edges, 1))
     weights = graph.weights[starts, ends]
-    if weights.min(initial=1.0) > 0.0 or not len(weights):
-        ranks = ranges.ranked(weights, "weights", instance.notes)
-    else:  # a rank is never 0, which would be no edge
-        ranks = ranges.ranked(weights - weights.min() + 1.0, "weights", instance.notes)
+    if weights.min(initial=1.0) <= 0.0:  # a weight that stays as it is must not be 0, which would be no edge
+        weights = weights - weights.min() + 1.0
+    ranks = ranges.ranked(weights, "weights", instance.notes)
     matrix = np.zeros(graph.weights.shape)
     matrix[starts, ends] = matrix[ends, starts] = ranks
     return matrix

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from narkit.solve.graph_instances import GraphProblem, TrainedOn, WeightUse
 from narkit.solve.graphs import Graph
@@ -17,22 +17,18 @@ from narkit.solve.ranges import listed
 SOURCE: tuple[str, ...] = ("graph", "source")
 
 
-@dataclass(frozen=True)
 class Paths(GraphProblem):
     """Paths from a source: bfs, dijkstra, bellman_ford, dag_shortest_paths."""
 
     parameters: ClassVar[tuple[str, ...]] = SOURCE
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
-        graph, source = instance.given, instance.arguments["s"]
-        pi = outputs["pi"]
-        found = [_walk_back(pi, node, source) for node in range(len(pi))]
-        lengths = [None if path is None else self._length(graph, path) for path in found]
-        labels = instance.labels
+        labels, pi = instance.labels, outputs["pi"]
+        found = [_walk_back(pi, node, instance.arguments["s"]) for node in range(len(pi))]
+        named = [None if path is None else [labels[node] for node in path] for path in found]
+        lengths = [self._length(instance.given, path) for path in found]
         return {
-            "paths": {
-                labels[node]: None if path is None else [labels[i] for i in path] for node, path in enumerate(found)
-            },
+            "paths": dict(zip(labels, named, strict=True)),
             "lengths": dict(zip(labels, lengths, strict=True)),
             "predecessors": _predecessors(labels, pi),
         }
@@ -40,11 +36,11 @@ class Paths(GraphProblem):
     def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
         return _same(list(plain["lengths"].values()), list(truth["lengths"].values()))
 
-    def _length(self, graph: Graph, path: list[int]) -> float | int | None:
-        steps = list(itertools.pairwise(path))
-        if not all(graph.edges[step] for step in steps):
-            return None
-        return len(steps) if self.weights is WeightUse.UNUSED else _total(graph, steps)
+    def _length(self, graph: Graph, path: list[int] | None) -> float | int | None:
+        length = _length(graph, path)
+        if path is None or length is None or self.weights is not WeightUse.UNUSED:
+            return length
+        return len(path) - 1
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         rows = [("to", "length", "path")]
@@ -52,25 +48,23 @@ class Paths(GraphProblem):
             length = plain["lengths"][label]
             if path is None:
                 way = "not reached" if plain["predecessors"][label] is None else "its predecessors lead elsewhere"
-                rows.append((str(label), "", f"{way}"))
+                rows.append((str(label), "", way))
             else:
                 way = " → ".join(map(str, path))
                 rows.append((str(label), "no such edge" if length is None else shown(length), way))
         return _aligned(rows)
 
 
-@dataclass(frozen=True)
 class AllPairs(GraphProblem):
     """Shortest paths between all pairs: floyd_warshall."""
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
-        graph, labels = instance.given, instance.labels
-        pointers = outputs["Pi"]
         lengths, predecessors = [], []
-        for i in range(len(labels)):
-            walks = [_walk_back_from(pointers[i], j, i, graph) for j in range(len(labels))]
-            lengths.append(walks)
-            predecessors.append([labels[pointers[i, j]] if walks[j] is not None else None for j in range(len(labels))])
+        for start, pointers in enumerate(outputs["Pi"]):
+            paths = [_walk_back(pointers, end, start) for end in range(len(pointers))]
+            lengths.append([_length(instance.given, path) for path in paths])
+            known = zip(pointers, lengths[-1], strict=True)
+            predecessors.append([None if length is None else instance.labels[node] for node, length in known])
         return {"lengths": lengths, "predecessors": predecessors}
 
     def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
@@ -86,23 +80,18 @@ class AllPairs(GraphProblem):
         return ["lengths of the paths (-: none)", *_aligned([header, *rows])]
 
 
-@dataclass(frozen=True)
 class SpanningTree(GraphProblem):
     """A minimum spanning tree, or forest. Any other of the same weight is as good."""
 
     def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        group: dict[Any, Any] = {}
-
-        def root(label: Any) -> Any:
-            while group.setdefault(label, label) != label:
-                label = group[label]
-            return label
-
+        place = {label: node for node, label in enumerate(instance.labels)}
+        taken = np.zeros((len(place), len(place)), bool)
         for a, b, _ in plain["edges"]:
-            if root(a) == root(b):  # a cycle
-                return False
-            group[root(a)] = root(b)
-        return len(plain["edges"]) == len(truth["edges"]) and _same([plain["weight"]], [truth["weight"]])
+            taken[place[a], place[b]] = True
+        parts = connected_components(taken, return_labels=False)
+        has_cycle = parts + len(plain["edges"]) > len(place)
+        same_size = len(plain["edges"]) == len(truth["edges"])
+        return not has_cycle and same_size and _same([plain["weight"]], [truth["weight"]])
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         rows = [
@@ -111,7 +100,6 @@ class SpanningTree(GraphProblem):
         return [*_aligned(rows), f"total weight: {shown(plain['weight'])}"]
 
 
-@dataclass(frozen=True)
 class SourceTree(SpanningTree):
     """A spanning tree that grows from a source: mst_prim."""
 
@@ -123,7 +111,6 @@ class SourceTree(SpanningTree):
         return _tree(instance, edges) | {"predecessors": _predecessors(instance.labels, pi)}
 
 
-@dataclass(frozen=True)
 class Tree(SpanningTree):
     """A spanning tree of chosen edges: mst_kruskal."""
 
@@ -133,7 +120,6 @@ class Tree(SpanningTree):
         return _tree(instance, [(int(i), int(j)) for i, j in pairs])
 
 
-@dataclass(frozen=True)
 class Forest(GraphProblem):
     """The forest of a depth-first search: dfs."""
 
@@ -149,7 +135,6 @@ class Forest(GraphProblem):
         return [f"roots: {', '.join(map(str, plain['roots'])) or 'none'}", *_aligned(reached)]
 
 
-@dataclass(frozen=True)
 class TopologicalOrder(GraphProblem):
     """A topological order: topological_sort."""
 
@@ -173,7 +158,6 @@ class TopologicalOrder(GraphProblem):
         return [" → ".join(map(str, plain["order"])), *([f"left out: {listed(missing)}"] if missing else [])]
 
 
-@dataclass(frozen=True)
 class CutNodes(GraphProblem):
     """Nodes that hold a graph together: articulation_points."""
 
@@ -184,7 +168,6 @@ class CutNodes(GraphProblem):
         return [f"articulation points: {', '.join(map(str, plain['articulation_points'])) or 'none'}"]
 
 
-@dataclass(frozen=True)
 class CutEdges(GraphProblem):
     """Edges that hold a graph together: bridges."""
 
@@ -197,7 +180,6 @@ class CutEdges(GraphProblem):
         return ["bridges: " + (", ".join(f"{a} – {b}" for a, b in plain["bridges"]) or "none")]
 
 
-@dataclass(frozen=True)
 class Components(GraphProblem):
     """Strongly connected components: strongly_connected_components."""
 
@@ -232,13 +214,10 @@ def _walk_back(pi: np.ndarray, node: int, source: int) -> list[int] | None:
     return path[::-1]
 
 
-def _walk_back_from(pointers: np.ndarray, end: int, start: int, graph: Graph) -> float | None:
-    """The length of the path from `start` to `end`; None where there is none."""
-    path = _walk_back(pointers, end, start)
-    if path is None:
-        return None
-    steps = list(itertools.pairwise(path))
-    return _total(graph, steps) if all(graph.edges[step] for step in steps) else None
+def _length(graph: Graph, path: list[int] | None) -> float | int | None:
+    """The length of a path; None where there is none, or not all of its edges are there."""
+    steps = list(itertools.pairwise(path or ()))
+    return None if path is None or not all(graph.edges[step] for step in steps) else _total(graph, steps)
 
 
 def _total(graph: Graph, steps: list[tuple[int, int]]) -> float | int:

@@ -61,18 +61,19 @@ def read_graph(graph: Any, directed: bool | None, weight: str, directed_by_defau
     """
     if isinstance(graph, Graph):
         return graph
+    is_directed = directed_by_default if directed is None else directed  # where the graph itself does not say it
     if isinstance(graph, (str, os.PathLike)):
-        return _from_edges(read_edges(graph), (), directed_by_default if directed is None else directed)
+        return _from_edges(read_edges(graph), (), is_directed)
     if hasattr(graph, "is_directed") and hasattr(graph, "nodes"):
         return _from_networkx(graph, directed, weight)
     if hasattr(graph, "tocoo"):
         return _from_sparse(graph, directed)
     if isinstance(graph, Mapping):
-        return _from_mapping(graph, directed_by_default if directed is None else directed)
+        return _from_mapping(graph, is_directed)
     if _is_matrix(graph):
         return _from_matrix(graph, directed)
     if isinstance(graph, Iterable) and not isinstance(graph, bytes):
-        return _from_edges(list(graph), (), directed_by_default if directed is None else directed)
+        return _from_edges(list(graph), (), is_directed)
     raise InstanceError(
         "graph: expected a NetworkX graph, a SciPy sparse matrix, an adjacency matrix, a list of edges, a dictionary "
         f"or the name of a CSV file, got {type(graph).__name__}"
@@ -100,11 +101,8 @@ def _is_matrix(graph: Any) -> bool:
 
 def _from_networkx(graph: Any, directed: bool | None, weight: str) -> Graph:
     given = [(u, v, attributes.get(weight)) for u, v, attributes in graph.edges(data=True)]
-    if directed is False and graph.is_directed():
-        return _from_edges(given, tuple(graph.nodes), False)
-    made = _from_edges(given, tuple(graph.nodes), graph.is_directed())
-    if directed and not graph.is_directed():
-        made.directed = True
+    made = _from_edges(given, tuple(graph.nodes), graph.is_directed() and directed is not False)
+    made.directed = graph.is_directed() if directed is None else directed
     return made
 
 
@@ -112,8 +110,7 @@ def _from_sparse(matrix: Any, directed: bool | None) -> Graph:
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InstanceError(f"graph: expected a square matrix, got shape {matrix.shape}")
     check_size(matrix.shape[0])
-    dense = np.asarray(matrix.todense())
-    return _from_matrix(dense, directed)
+    return _from_matrix(np.asarray(matrix.todense()), directed)
 
 
 def _from_matrix(matrix: Any, directed: bool | None) -> Graph:
@@ -173,9 +170,7 @@ def _from_edges(edges: Sequence[Any], nodes: Sequence[Label], directed: bool, bo
 
     `both_ways`: undirected edges may be listed from both ends, as dictionaries do.
     """
-    places: dict[Label, int] = {}
-    for label in nodes:
-        places.setdefault(label, len(places))
+    places = {label: place for place, label in enumerate(dict.fromkeys(nodes))}
     read = [_edge(edge, place) for place, edge in enumerate(edges, 1)]
     for start, end, _ in read:
         for label in (start, end):

@@ -11,7 +11,6 @@ import numpy as np
 from narkit.errors import InstanceError
 from narkit.solve import ranges
 from narkit.solve.problem import Instance, Outputs, Plain, Problem, check_size, shown
-from narkit.solve.ranges import HIGHEST_RANK, LOWEST_RANK
 from narkit.solve.tables import named_rows
 
 
@@ -45,8 +44,7 @@ class Activities(Problem):
             factor = ranges.power_of_two(span)
             instance.notes.append("times were shifted and scaled into the range of the training, 0 to 1")
             return (starts - low) * factor, (finishes - low) * factor
-        ranks = np.empty(len(times))
-        ranks[np.argsort(times, kind="stable")] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(times))
+        ranks = ranges.evenly_spaced(times.tolist())
         instance.notes.append("times were replaced by evenly spaced numbers between 0 and 1 in the same order")
         return ranks[len(starts) :], ranks[: len(starts)]
 

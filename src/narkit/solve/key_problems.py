@@ -17,7 +17,7 @@ from narkit.solve.ranges import brief, listed
 
 def read_keys(values: Any) -> list[Any]:
     """Keys that can be ordered: all numbers or all strings."""
-    items = _items(values, "keys", "a list of numbers, or of strings")
+    items = read_items(values, "keys", "a list of numbers, or of strings")
     kinds = {isinstance(item, str) for item in items}
     if len(kinds) > 1:
         number = next(item for item in items if not isinstance(item, str))
@@ -30,14 +30,8 @@ def read_keys(values: Any) -> list[Any]:
     return items
 
 
-def read_numbers(values: Any, what: str) -> list[Any]:
-    """Finite numbers."""
-    items = _items(values, what, "a list of numbers")
-    ranges.numbers(items, what)
-    return items
-
-
-def _items(values: Any, what: str, expected: str) -> list[Any]:
+def read_items(values: Any, what: str, expected: str = "a list of numbers") -> list[Any]:
+    """The values one by one, as they were given."""
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise InstanceError(f"{what}: expected {expected}, got {brief(values)}")
     items = values.tolist() if hasattr(values, "tolist") else list(values)
@@ -45,8 +39,8 @@ def _items(values: Any, what: str, expected: str) -> list[Any]:
     return items
 
 
-class Sorting(Problem):
-    """insertion_sort, bubble_sort, heapsort, quicksort."""
+class KeyProblem(Problem):
+    """A problem on keys of which only the order counts."""
 
     parameters: ClassVar[tuple[str, ...]] = ("keys",)
 
@@ -56,17 +50,16 @@ class Sorting(Problem):
         instance.arguments["A"] = ranges.ranked_keys(keys, instance.notes)
         return instance
 
+
+class Sorting(KeyProblem):
+    """insertion_sort, bubble_sort, heapsort, quicksort."""
+
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         """The keys in the order of the pointers. Two nodes with the same predecessor cannot both follow it."""
-        following: dict[int, int] = {}
-        first = None
-        for node, before in enumerate(outputs["pred"]):
-            if before == node:
-                first = node if first is None else first
-            else:
-                following.setdefault(int(before), node)
+        pointers = list(enumerate(outputs["pred"].tolist()))
+        following = {before: node for node, before in reversed(pointers) if before != node}  # the first of several
         order: list[int] = []
-        node = first
+        node = next((node for node, before in pointers if before == node), None)
         while node is not None and node not in order:
             order.append(node)
             node = following.get(node)
@@ -85,16 +78,11 @@ class Sorting(Problem):
         ]
 
 
-class Selecting(Problem):
+class Selecting(KeyProblem):
     """One key of a list: minimum, quickselect."""
-
-    parameters: ClassVar[tuple[str, ...]] = ("keys",)
 
     def __init__(self, output: str, name: str):
         self.output, self.name = output, name
-
-    def read(self, given: Mapping[str, Any]) -> Instance:
-        return Sorting().read(given)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         index = int(outputs[self.output].argmax())
@@ -151,7 +139,7 @@ class Subarray(Problem):
     parameters: ClassVar[tuple[str, ...]] = ("numbers",)
 
     def read(self, given: Mapping[str, Any]) -> Instance:
-        numbers = read_numbers(given["numbers"], "numbers")
+        numbers = read_items(given["numbers"], "numbers")
         values = ranges.numbers(numbers, "numbers")
         instance = Instance({}, tuple(numbers), numbers)
         instance.arguments["A"] = ranges.scaled(values, "numbers", instance.notes)[0]
@@ -171,10 +159,7 @@ class Subarray(Problem):
 
 
 KEY_PROBLEMS: dict[str, Problem] = {
-    "insertion_sort": Sorting(),
-    "bubble_sort": Sorting(),
-    "heapsort": Sorting(),
-    "quicksort": Sorting(),
+    **dict.fromkeys(("insertion_sort", "bubble_sort", "heapsort", "quicksort"), Sorting()),
     "minimum": Selecting("min", "minimum"),
     "quickselect": Selecting("median", "median"),
     "binary_search": Searching(),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from narkit.algorithms.instances import COLLINEARITY_TOLERANCE, DISK_RADIUS
+from narkit.algorithms.instances import DISK_RADIUS, some_three_are_collinear
 from narkit.errors import InstanceError
 from narkit.solve import ranges
 from narkit.solve.problem import Instance, Outputs, Plain, Problem, check_size, shown
@@ -30,7 +30,7 @@ class Hull(Problem):
             raise InstanceError(f"points: expected different points, got {shown(tuple(map(float, twice)))} twice")
         instance = Instance({}, names, points)
         mapped = self._in_disk(points, instance)
-        if len(points) <= LARGEST_CHECKED and _three_on_a_line(mapped):
+        if len(points) <= LARGEST_CHECKED and some_three_are_collinear(*mapped.T.copy()):
             instance.warnings.append(
                 "three of the points lie on a line, which never happened in training; there even the algorithm may "
                 "count points between two corners as corners"
@@ -101,20 +101,4 @@ def _ends(points: Any) -> Any:
     return points
 
 
-def _three_on_a_line(points: np.ndarray) -> bool:
-    xs, ys = points.T
-    for k in range(len(points)):
-        dx, dy = xs - xs[k], ys - ys[k]
-        cross = np.abs(dx[:, None] * dy - dy[:, None] * dx)
-        np.fill_diagonal(cross, np.inf)
-        cross[k], cross[:, k] = np.inf, np.inf
-        if (cross < COLLINEARITY_TOLERANCE).any():
-            return True
-    return False
-
-
-PLANE_PROBLEMS: dict[str, Problem] = {
-    "graham_scan": Hull(),
-    "jarvis_march": Hull(),
-    "segments_intersect": Segments(),
-}
+PLANE_PROBLEMS: dict[str, Problem] = {"graham_scan": Hull(), "jarvis_march": Hull(), "segments_intersect": Segments()}

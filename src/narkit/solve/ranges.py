@@ -70,24 +70,27 @@ def ranked(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
 
     Different values from [0, 1) stay as they are.
     """
-    if are_known(values):
-        return values
-    ranks = np.empty(len(values))
-    ranks[np.argsort(values, kind="stable")] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(values))
-    ties = "" if len(np.unique(values)) == len(values) else "; equal ones are told apart by their place in the input"
-    notes.append(f"{what} were replaced by evenly spaced numbers between 0 and 1 in the same order{ties}")
-    return ranks
+    return values if are_known(values) else _spaced(values.tolist(), what, notes)
 
 
 def ranked_keys(keys: Sequence[Any], notes: list[str]) -> np.ndarray:
     """The same for keys of any type that Python can order."""
     if all(isinstance(key, float) or (isinstance(key, int) and abs(key) < 2**53) for key in keys):
         return ranked(np.array(keys, np.float64), "keys", notes)
-    ranks = np.empty(len(keys))
-    ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(keys))
-    ties = "" if len(set(keys)) == len(keys) else "; equal ones are told apart by their place in the input"
-    notes.append(f"keys were replaced by evenly spaced numbers between 0 and 1 in the same order{ties}")
-    return ranks
+    return _spaced(keys, "keys", notes)
+
+
+def _spaced(values: Sequence[Any], what: str, notes: list[str]) -> np.ndarray:
+    ties = "" if len(set(values)) == len(values) else "; equal ones are told apart by their place in the input"
+    notes.append(f"{what} were replaced by evenly spaced numbers between 0 and 1 in the same order{ties}")
+    return evenly_spaced(values)
+
+
+def evenly_spaced(values: Sequence[Any]) -> np.ndarray:
+    """Evenly spaced numbers in the order of the values; of equal ones the earlier has the smaller."""
+    numbers = np.empty(len(values))
+    numbers[sorted(range(len(values)), key=values.__getitem__)] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(values))
+    return numbers
 
 
 def brief(value: Any, most: int = 60) -> str:

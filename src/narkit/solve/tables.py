@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 from collections.abc import Mapping, Sequence
@@ -91,13 +92,12 @@ def named_rows(values: Any, columns: Sequence[str], what: str) -> tuple[tuple[An
     """Names and numbers (rows, columns) of a dictionary {name: numbers}, a sequence of numbers, or a CSV file."""
     if isinstance(values, (str, os.PathLike)):
         values = read_named_rows(values, columns)
-    items = values.items() if isinstance(values, Mapping) else None
-    if items is None:
-        if not hasattr(values, "__len__"):
-            raise InstanceError(f"{what}: expected rows of {', '.join(columns)}, got {brief(values)}")
-        items = enumerate(values.tolist() if isinstance(values, np.ndarray) else values)
+    if not hasattr(values, "__len__"):
+        raise InstanceError(f"{what}: expected rows of {', '.join(columns)}, got {brief(values)}")
+    if not isinstance(values, Mapping):
+        values = dict(enumerate(values.tolist() if isinstance(values, np.ndarray) else values))
     names, rows = [], []
-    for name, row in items:
+    for name, row in values.items():
         where = f"{what}, {name}"
         if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != len(columns):
             raise InstanceError(f"{where}: expected ({', '.join(columns)}), got {brief(row)}")
@@ -113,14 +113,10 @@ def read_numbers(path: str | os.PathLike) -> list[list[float]]:
 
 def to_number(cell: str, where: str) -> float:
     """The number that a word stands for; whole ones stay whole."""
-    try:
-        return int(cell)
-    except ValueError:
-        pass
-    try:
-        return float(cell)
-    except ValueError:
-        raise InstanceError(f"{where}: expected a number, got {cell!r}") from None
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(cell)
+    raise InstanceError(f"{where}: expected a number, got {cell!r}")
 
 
 def _are_headings(cells: Sequence[str]) -> bool:

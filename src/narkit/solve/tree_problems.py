@@ -10,7 +10,7 @@ import numpy as np
 
 from narkit.errors import InstanceError
 from narkit.solve import ranges
-from narkit.solve.key_problems import read_numbers
+from narkit.solve.key_problems import read_items
 from narkit.solve.problem import Instance, Outputs, Plain, Problem, check_size, shown
 
 SUM_TOLERANCE = 1e-6
@@ -25,7 +25,7 @@ class MatrixChain(Problem):
     parameters: ClassVar[tuple[str, ...]] = ("dimensions",)
 
     def read(self, given: Mapping[str, Any]) -> Instance:
-        dimensions = read_numbers(given["dimensions"], "dimensions")
+        dimensions = read_items(given["dimensions"], "dimensions")
         values = ranges.numbers(dimensions, "dimensions")
         if (values <= 0).any():
             raise InstanceError(f"dimensions: expected positive numbers, got {shown(float(values.min()))}")

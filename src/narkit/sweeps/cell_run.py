@@ -13,8 +13,7 @@ import numpy as np
 
 from narkit.models.serialization import save
 from narkit.sweeps.cells import Cell, Claim, SweepDirectory
-from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions
-from narkit.sweeps.failures import kind_of
+from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions, kind_of
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
 from narkit.training.callbacks import Callback
@@ -181,12 +180,8 @@ def best_seed(record: RunRecord, rule: str) -> int:
     chosen = record.selected[rule]
     points = {point.step: point for point in record.curve}
     weights, validation = record.rules[rule].weights, record.rules[rule].validation or record.config.validations[0].name
-    losses = [
-        points[step].of(weights)[1][validation][row] if step in points else None
-        for row, step in enumerate(chosen.steps)
-    ]
-    keys = [
-        (-score, np.inf if loss is None or not np.isfinite(loss) else loss, row)
-        for row, (score, loss) in enumerate(zip(chosen.scores, losses, strict=True))
-    ]
+    keys = []
+    for row, (step, score) in enumerate(zip(chosen.steps, chosen.scores, strict=True)):
+        loss = points[step].of(weights)[1][validation][row] if step in points else None
+        keys.append((-score, np.inf if loss is None or not np.isfinite(loss) else loss, row))
     return record.config.seeds[min(keys)[-1]]

@@ -111,10 +111,10 @@ class SweepDirectory:
         return self.folder / RUNNING / f"{cell.system.training}-{cell.algorithm}"
 
     def _lock(self, cell: Cell) -> Path:
-        return self.folder / RUNNING / f"{cell.system.training}-{cell.algorithm}.lock"
+        return self.run(cell).with_suffix(".lock")
 
     def _failure(self, cell: Cell) -> Path:
-        return self.folder / RUNNING / f"{cell.system.training}-{cell.algorithm}.failed"
+        return self.run(cell).with_suffix(".failed")
 
     def state(self, cell: Cell) -> State:
         if self.record(cell).exists():

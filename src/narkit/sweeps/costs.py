@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import nnls
 
 from narkit.bench.train_record import NARKIT, BenchRecord, Measurement
 from narkit.training.config import TrainConfig
@@ -126,13 +127,8 @@ def _fitted(cells: Iterable[Measurement]) -> dict[str, Cost]:
 
 
 def _line(triplets: np.ndarray, milliseconds: np.ndarray) -> tuple[float, float]:
-    """Intercept and slope, neither below zero: where noise would have it so, the best line without that part."""
-    mean = float(milliseconds.mean())
+    """Intercept and slope of the best line, neither below zero."""
     if len(set(triplets)) < 2:
-        return mean, 0.0
-    slope, intercept = (float(value) for value in np.polyfit(triplets, milliseconds, 1))
-    if slope < 0:
-        return mean, 0.0
-    if intercept < 0:
-        return 0.0, float(triplets @ milliseconds / (triplets @ triplets))
+        return float(milliseconds.mean()), 0.0
+    intercept, slope = nnls(np.stack([np.ones_like(triplets), triplets], axis=1), milliseconds)[0].tolist()
     return intercept, slope

@@ -32,7 +32,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.failures import Failure
 from narkit.training.interruption import Interruption
 
 if TYPE_CHECKING:
@@ -87,6 +86,21 @@ class SweepObserver:
 
     def remark(self, text: str) -> None:
         """Something else that a person may want to know, such as that a cell is tried again."""
+
+
+class Failure(enum.Enum):
+    """Why a cell has failed: whether another try may go better, and under which conditions."""
+
+    MEMORY = "ran out of memory"
+    DEVICE = "lost the device"  # its process cannot use it again; with MPS those beside it cannot either
+    OTHER = "failed"
+
+
+def kind_of(error: str) -> Failure:
+    """The kind of a failure, from a traceback or a message."""
+    if "RESOURCE_EXHAUSTED" in error or "MemoryError" in error:  # of the device, of the machine
+        return Failure.MEMORY
+    return Failure.DEVICE if "CUDA_ERROR" in error else Failure.OTHER
 
 
 class How(enum.Enum):

@@ -29,8 +29,7 @@ def predicted_memory(config: TrainConfig, backend: str) -> int:
     largest = max(config.batch_size * per_sample(config, size) for size in training_sizes(config))
     evaluated = [(v.size, min(v.num_samples, VALIDATION_PART)) for v in config.validations]
     evaluated += [(each.size, TEST_PART) for each in config.scored]
-    if config.test:
-        evaluated.append((SPLITS["test"].size, TEST_PART))
+    evaluated += [(SPLITS["test"].size, TEST_PART)] if config.test else []
     for size, samples in evaluated:
         largest = max(largest, samples * 16 * ALGORITHMS[name].nodes_of_size(size) ** 2 * hidden)
     parameters = 23 * hidden**2 + 40 * hidden

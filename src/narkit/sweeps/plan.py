@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jax
@@ -120,22 +120,20 @@ class Predictor:
             phase: 1.0 if phase in plain.measured else self._factor(cell.config.processor, phase)
             for phase in (*PHASES, "compiling", "memory")
         }
-        return Prediction(
+        return replace(
+            plain,
             compiling=plain.compiling * factor["compiling"] if step < cell.config.steps else 0.0,
             training=plain.training * factor["training"] * share,
             validating=plain.validating * factor["validating"] * share,
             testing=plain.testing * factor["testing"],
-            programs=plain.programs,
             memory=round(plain.memory * factor["memory"]),
-            measured=plain.measured,
             is_known=self.is_known,
         )
 
     def _factor(self, system: str, phase: str) -> float:
         """How much longer things take than said: the middle of the last cells of the system, else of all."""
-        own = [ratios[phase] for name, ratios in self.learned if name == system and phase in ratios]
-        every = [ratios[phase] for _, ratios in self.learned if phase in ratios]
-        found = own or every
+        known = [(name, ratios[phase]) for name, ratios in self.learned if phase in ratios]
+        found = [ratio for name, ratio in known if name == system] or [ratio for _, ratio in known]
         return statistics.median(found[-7:]) if found else 1.0
 
     def _plain(self, config: TrainConfig) -> Prediction:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from narkit.sweeps.cell_run import budgeted
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import Context, Ended, Executor, How, SweepObserver, SweepOptions, Task
-from narkit.sweeps.failures import Failure
+from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, SweepObserver, SweepOptions, Task
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.training.interruption import Interruption
 
@@ -58,6 +57,7 @@ def run_sweep(
         return sweep.complete(ends_at)
 
 
+@dataclass
 class _Sweep:
     """One call of `run_sweep`.
 
@@ -66,30 +66,24 @@ class _Sweep:
     checkpoints.
     """
 
-    def __init__(
-        self,
-        cells: list[Cell],
-        directory: SweepDirectory,
-        options: SweepOptions,
-        observer: SweepObserver,
-        executor: Executor,
-        stop: Interruption,
-    ):
-        self.cells, self.directory, self.options = cells, directory, options
-        self.observer, self.executor, self.stop = observer, executor, stop
-        self.queue = {cell.name: cell for cell in cells}
-        self.alone: list[Cell] = []  # that wait until no other is left
-        self.running: dict[str, Task] = {}
-        self.tries: dict[str, int] = {}
-        self.no_time: dict[str, Ended] = {}  # cells that did not fit when they were last looked at
-        self.is_draining = False  # no cell is begun before all have ended
-        self.outcome = Outcome()
+    cells: list[Cell]
+    directory: SweepDirectory
+    options: SweepOptions
+    observer: SweepObserver
+    executor: Executor
+    stop: Interruption
+    queue: dict[str, Cell] = field(default_factory=dict)
+    alone: list[Cell] = field(default_factory=list)  # that wait until no other is left
+    running: dict[str, Task] = field(default_factory=dict)
+    tries: dict[str, int] = field(default_factory=dict)
+    no_time: dict[str, Ended] = field(default_factory=dict)  # cells that did not fit when they were last looked at
+    is_draining: bool = False  # no cell is begun before all have ended
+    outcome: Outcome = field(default_factory=Outcome)
 
     def complete(self, ends_at: float | None) -> Outcome:
         self._clean_up()
-        if self.executor.slots > 1:
-            longest_first = sorted(self.cells, key=self._steps_left, reverse=True)
-            self.queue = {cell.name: cell for cell in longest_first}
+        longest_first = sorted(self.cells, key=self._steps_left, reverse=True)
+        self.queue = {cell.name: cell for cell in (longest_first if self.executor.slots > 1 else self.cells)}
         context = Context(
             self.cells, self.directory, self.options, self.observer, self.stop, ends_at, self._start_what_has_room
         )

@@ -131,6 +131,9 @@ class Systems(dict[str, System]):
         raise UnknownNameError("system", name, self)
 
 
+_PLUS: dict[str, Any] = {"preset": "plus", "rule": "ood_average", "seeds": 5}
+_INTERFACES = {"edge_pointers": "lossless", "growing_hints": True}  # of TEAM+
+
 # The paper replaces the validation set of size 16 by one of size 32 for TEAM and for the second column of its
 # baseline. One training of the baseline gives both of its columns. Colours are Okabe and Ito's.
 SYSTEMS = Systems(
@@ -139,10 +142,7 @@ SYSTEMS = Systems(
         System("mpnn", "MPNN", "mpnn", preset="clrs2022", rule="id", published="mpnn"),
         System("pgn", "PGN", "pgn", preset="clrs2022", rule="id", published="pgn"),
         System(
-            *("triplet_gmpnn", "Triplet-GMPNN", "triplet_gmpnn"),
-            rule="id",
-            published="triplet_gmpnn",
-            colour="#009E73",
+            *("triplet_gmpnn", "Triplet-GMPNN", "triplet_gmpnn"), rule="id", published="triplet_gmpnn", colour="#009E73"
         ),
         System(
             *("triplet_gmpnn_ood_val", "Triplet-GMPNN + OOD val", "triplet_gmpnn"),
@@ -159,27 +159,12 @@ SYSTEMS = Systems(
             options={"reads": "both", "residual": True, "norm": True, "gated": False},
             colour="#56B4E9",
         ),
-        System(
-            *("triplet_gmpnn_plus", "Triplet-GMPNN, recipe of TEAM+", "triplet_gmpnn"),
-            preset="plus",
-            rule="ood_average",
-            seeds=5,
-            colour="#E69F00",
-        ),
-        System(
-            *("team_plus", "TEAM+", "team_plus"),
-            settings={"edge_pointers": "lossless", "growing_hints": True},
-            preset="plus",
-            rule="ood_average",
-            seeds=5,
-            colour="#CC79A7",
-        ),
+        System(*("triplet_gmpnn_plus", "Triplet-GMPNN, recipe of TEAM+", "triplet_gmpnn"), **_PLUS, colour="#E69F00"),
+        System("team_plus", "TEAM+", "team_plus", settings=_INTERFACES, **_PLUS, colour="#CC79A7"),
         System(
             *("team_plus_comparisons", "TEAM+ with comparisons", "team_plus"),
-            settings={"edge_pointers": "lossless", "growing_hints": True, "comparisons": True},
-            preset="plus",
-            rule="ood_average",
-            seeds=5,
+            settings={**_INTERFACES, "comparisons": True},
+            **_PLUS,
             colour="#999999",
         ),
     ]
@@ -204,11 +189,10 @@ def sharing(training: str, systems: Iterable[System] | None = None) -> list[Syst
 
 def trainings(systems: Iterable[System]) -> Iterator[System]:
     """One system for every training, in the order of columns."""
-    seen = set()
+    first: dict[str, System] = {}
     for system in systems:
-        if system.training not in seen:
-            seen.add(system.training)
-            yield system
+        first.setdefault(system.training, system)
+    return iter(first.values())
 
 
 def main_rule(config: TrainConfig, system: System | None = None) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +151,8 @@ def _brief(error: BaseException) -> str:
 
 def _checksum(arrays: dict[str, Any]) -> str:
     digest = hashlib.sha256()
-    for path, values in _sorted_leaves(arrays):
-        digest.update(f"{path} {values.dtype} {values.shape}".encode())
+    for path, leaf in jax.tree_util.tree_leaves_with_path(arrays):  # dictionaries in the order of their keys
+        values = np.asarray(leaf)
+        digest.update(f"{jax.tree_util.keystr(path)} {values.dtype} {values.shape}".encode())
         digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()
-
-
-def _sorted_leaves(arrays: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    for path, values in jax.tree_util.tree_leaves_with_path(arrays):  # dictionaries in the order of their keys
-        yield jax.tree_util.keystr(path), np.asarray(values)

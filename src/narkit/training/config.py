@@ -48,8 +48,7 @@ class Validation:
     selects: bool = True
 
     def __post_init__(self) -> None:
-        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        for name, value in given.items():
+        for name, value in vars(self).copy().items():
             kind = {"size": int, "num_samples": int, "selects": bool, "seed": int | None}.get(name, str)
             object.__setattr__(self, name, settings.read(kind, f"validation {self.name!r}: {name}", value))
         if self.distribution not in DISTRIBUTIONS:
@@ -117,8 +116,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if isinstance(self.algorithms, str):
             object.__setattr__(self, "algorithms", (self.algorithms,))
-        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        for name, value in settings.read_fields(TrainConfig, given).items():
+        for name, value in settings.read_fields(TrainConfig, vars(self)).items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "algorithms", tuple(ALGORITHMS[name].name for name in self.algorithms))
         _check_processor_options(self.processor, self.processor_options)
@@ -131,10 +129,9 @@ class TrainConfig:
         check_rules(self)
 
     def _check_numbers(self) -> None:
-        at_least_one = {"steps": self.steps, "batch_size": self.batch_size, "hidden_size": self.hidden_size}
-        for name, value in (at_least_one | {"validate_every": self.validate_every}).items():
-            if value < 1:
-                raise ValueError(f"{name}: expected at least 1, got {value}")
+        for name in ("steps", "batch_size", "hidden_size", "validate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
         for name in ("algorithms", "seeds", "sizes", "validations"):
             values = getattr(self, name)
             different = {v.name for v in self.validations} if name == "validations" else set(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -52,9 +52,7 @@ class EvaluationSet:
         """Raw batches are transformed, their positions kept."""
         batch = transform(batch, random_positions=False)
         made = cls(batch, min(part_size, len(batch)), with_hints)
-        if not keep:
-            return made
-        return cls(batch, made.part_size, with_hints, tuple(jax.device_put(part) for part in made.parts()))
+        return replace(made, kept_parts=tuple(map(jax.device_put, made.parts()))) if keep else made
 
     @functools.cached_property
     def order(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
 from narkit.data.execution import sample_seeds
 from narkit.data.splits import SPLITS, load_split
-from narkit.data.stream import Ahead, TrainingStream
+from narkit.data.stream import Ahead
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
 from narkit.training.config import TrainConfig
@@ -73,13 +73,11 @@ class Feed:
         self._capacities: dict[tuple[str, int], int] = {}
         self._measured = MeasuredLengths()
         self._seeds = np.array(config.seeds, np.int64)
-        self._streams = {
-            name: TrainingStream(name, sizes=config.sizes, batch_size=config.batch_size) for name in config.algorithms
-        }  # for the sizes: the samples of all seeds are drawn at once
-        self._fixed = {name: self._official(name) for name in config.algorithms} if config.fixed_training_set else {}
-
-    def _official(self, name: str) -> Batch:
-        return transform(load_split(name, "train"), random_positions=self._config.random_positions)
+        self._fixed = {
+            name: transform(load_split(name, "train"), random_positions=config.random_positions)
+            for name in config.algorithms
+            if config.fixed_training_set
+        }
 
     def batch(self, step: int) -> TrainingBatch:
         """The batch of a step, in NumPy arrays."""
@@ -97,18 +95,20 @@ class Feed:
     def kind_of_batch(self, step: int) -> tuple[str, int]:
         """The algorithm and nominal size of a step's batch."""
         algorithm, turn = self._turn(step)
-        fixed = self._config.fixed_training_set
-        return algorithm, SPLITS["train"].size if fixed else self._streams[algorithm].size(turn)
+        return algorithm, SPLITS["train"].size if self._fixed else self._size(algorithm, turn)
+
+    def _size(self, algorithm: str, turn: int) -> int:
+        sizes = ALGORITHMS[algorithm].training_sizes(self._config.sizes)
+        return sizes[turn % len(sizes)]
 
     def _samples(self, algorithm: str, turn: int) -> Batch:
         """The samples of all seeds, one seed's after the other's."""
         batch_size, seeds = self._config.batch_size, self._seeds
-        if self._config.fixed_training_set:
+        if self._fixed:
             fixed = self._fixed[algorithm]
             draws = (np.random.default_rng([seed, turn]).integers(0, len(fixed), batch_size) for seed in seeds)
             return fixed[np.concatenate([*draws])]
-        size = self._streams[algorithm].size(turn)
-        return sample_seeds(ALGORITHMS[algorithm], size, batch_size, seeds, turn)
+        return sample_seeds(ALGORITHMS[algorithm], self._size(algorithm, turn), batch_size, seeds, turn)
 
     def _capacity(self, algorithm: str, num_nodes: int, longest: int) -> int:
         """Rows of hints to make room for: as many as measured, or more in few stages.
@@ -160,7 +160,7 @@ class Feed:
 
     def _longest(self, algorithm: str, turns: range) -> dict[int, int]:
         """The most rows that samples need, by their number of nodes."""
-        if self._config.fixed_training_set:
+        if self._fixed:
             fixed = self._fixed[algorithm]
             return {fixed.num_nodes: int(fixed.lengths.max())}
         longest: dict[int, int] = {}
@@ -171,15 +171,9 @@ class Feed:
 
     def examples(self) -> list[TrainingBatch]:
         """One batch for every program that training will need."""
-        config = self._config
-        turns = 1 if config.fixed_training_set else len(config.sizes)
-        count = turns * len(config.algorithms)
-        fixed = [ALGORITHMS[name].training_size_is_fixed for name in config.algorithms]
-        return [
-            self.batch(step)
-            for step in range(count)
-            if step < len(config.algorithms) or not fixed[step % len(config.algorithms)]
-        ]
+        steps = range((1 if self._fixed else len(self._config.sizes)) * len(self._config.algorithms))
+        first = {self.kind_of_batch(step): step for step in reversed(steps)}
+        return [self.batch(step) for step in sorted(first.values())]
 
     def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[TrainingBatch]:
         """The batches of step `start` and all later ones on the device, made and moved there on threads."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 import jax.numpy as jnp
@@ -13,13 +13,11 @@ from narkit.models.predictions import harden
 from narkit.spec import Kind, Probe, Spec
 
 
-def counter(spec: Spec) -> Callable[[dict[str, Array], dict[str, Array], Bool[Array, " batch"]], dict[str, Array]]:
+def count(
+    spec: Spec, logits: dict[str, Array], truth: dict[str, Array], in_time: Bool[Array, " batch"]
+) -> dict[str, Array]:
     """What `unroll` should keep of each step so that `scores` can be taken: three numbers per hint."""
-
-    def count(logits: dict[str, Array], truth: dict[str, Array], in_time: Bool[Array, " batch"]) -> dict[str, Array]:
-        return {name: _count(spec[name], values, truth[name], in_time) for name, values in logits.items()}
-
-    return count
+    return {name: _count(spec[name], values, truth[name], in_time) for name, values in logits.items()}
 
 
 def _count(probe: Probe, logits: Array, truth: Array, in_time: Array) -> Array:
@@ -64,10 +62,8 @@ def scores(spec: Spec, counts: Iterable[Mapping[str, np.ndarray]]) -> dict[str, 
     results = {}
     for name, (first, second, third) in totals.items():
         if spec[name].kind is Kind.MASK:
-            if first + second + third:
-                results[name] = float(2 * first / (2 * first + second + third))
-            else:
-                results[name] = 1.0  # nothing to find and nothing found, as for outputs
+            cases = 2 * first + second + third
+            results[name] = float(2 * first / cases) if cases else 1.0  # nothing to find, nothing found: as for outputs
         elif second:
             results[name] = float(first / second)
     return results

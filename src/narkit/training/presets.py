@@ -12,25 +12,23 @@ from narkit.errors import UnknownNameError
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
 from narkit.training.rules import AVERAGED, Rule
 
+# The protocol of Jung & Ahn (2023). Their code validates every 50 steps; every 200 steps on 128 samples of each size
+# tracks the same two rules at a small part of the cost.
+_PAPER = {
+    "steps": 10_000,
+    "validate_every": 200,
+    "validations": (Validation("id", 16, 128), Validation("ood", 32, 128)),
+}
+_PLUS = {**_PAPER, "average": 0.999, "skipped_steps": 50, "hint_gradient": 0.5}
+
 PRESETS: dict[str, Mapping[str, Any]] = {
-    # The protocol of Jung & Ahn (2023). Their code validates every 50 steps; every 200 steps on 128 samples of each
-    # size tracks the same two rules at a small part of the cost.
-    "paper": {
-        "steps": 10_000,
-        "validate_every": 200,
-        "validations": (Validation("id", 16, 128), Validation("ood", 32, 128)),
-    },
+    "paper": _PAPER,
     # The protocol of `paper` for networks that go beyond it: the same steps, data, sizes, hints and width. Weights are
     # averaged, and a seed is not lost to a single gradient that is not finite. Its rule, fixed beforehand, is
     # `ood_average`: nothing above size 32 chooses a checkpoint. Rules that take the first of equal scores are left out,
     # since each rule costs a pass over the test split.
     "plus": {
-        "steps": 10_000,
-        "validate_every": 200,
-        "validations": (Validation("id", 16, 128), Validation("ood", 32, 128)),
-        "average": 0.999,
-        "skipped_steps": 50,
-        "hint_gradient": 0.5,
+        **_PLUS,
         "rules": (
             *(Rule(name, name) for name in ("id", "ood")),
             Rule("last", None),
@@ -41,13 +39,9 @@ PRESETS: dict[str, Mapping[str, Any]] = {
     # Development runs: the protocol of `plus` with fewer steps, scored at the end on instances of size 64 that are not
     # the official test, which is not looked at. These instances choose no checkpoint. Its seeds are 100 and up.
     "development": {
+        **_PLUS,
         "steps": 4_000,
-        "validate_every": 200,
-        "validations": (Validation("id", 16, 128), Validation("ood", 32, 128)),
         "scored": (Validation("dev", 64, 32, BENCHMARK, seed=1000, selects=False),),
-        "average": 0.999,
-        "skipped_steps": 50,
-        "hint_gradient": 0.5,
         "test": False,
         "seeds": (100,),
     },

@@ -24,6 +24,7 @@ from narkit import fused
 from narkit.algorithms import ALGORITHMS
 from narkit.compiler import compiler_options
 from narkit.fused import launch
+from narkit.loops.time_loop import choose
 from narkit.models import objective, predictions
 from narkit.models.network import DeviceBatch, Reasoner
 from narkit.models.processors import PROCESSORS
@@ -159,7 +160,7 @@ class Programs:
 
         parameters, optimizer, losses, finite = jax.vmap(update)(state.parameters, state.optimizer, samples, seeds)
         alive = finite & (state.diverged_at < 0)
-        keep = functools.partial(_where_seed, alive)
+        keep = functools.partial(choose, alive)
         parameters = jax.tree.map(keep, parameters, state.parameters)
         ends, in_a_row = ~finite, state.skipped_in_a_row
         if in_a_row is not None:
@@ -185,18 +186,14 @@ class Programs:
     def predict(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Predicted:
         """What every seed predicts for one batch. Without hints, the batch needs only their first row."""
         outputs, losses, hint_counts = self.compile_prediction(parameters, batch, with_hints)(parameters, batch)
-        return Predicted(
-            {name: np.asarray(values) for name, values in outputs.items()},
-            np.asarray(losses),
-            {name: np.asarray(values) for name, values in hint_counts.items()},
-        )
+        return Predicted(*jax.tree.map(np.asarray, (outputs, losses, hint_counts)))
 
     def _predict_all_seeds(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool):
         spec = ALGORITHMS[batch.algorithm].transformed_spec
         num_steps = jnp.maximum(1, batch.lengths.max() - 1)
         if self.shards is not None:
             batch = self.shards.share_out(batch, with_seeds=False)
-        keep_hints = hint_scores.counter(spec) if with_hints else False
+        keep_hints = functools.partial(hint_scores.count, spec) if with_hints else False
 
         def predict(parameters):
             logits, counts = unroll(
@@ -225,10 +222,6 @@ def _compiled(function: Any, *arguments: Any) -> jax.stages.Compiled:
 def _shape_key(batch: DeviceBatch) -> tuple:
     """What programs differ by: the algorithm, the number of nodes, of rows and of samples."""
     return batch.algorithm, batch.inputs["pos"].shape, next(iter(batch.hints.values())).shape[:2]
-
-
-def _where_seed(condition: Array, yes: Array, no: Array) -> Array:
-    return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
 
 
 def _restorer(skeleton: Reasoner):

@@ -74,12 +74,7 @@ class Progress:
     skipped: list[list[int]] = field(default_factory=list)  # for each seed the steps that changed nothing
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "step": self.step,
-            "curve": [point.to_json() for point in self.curve],
-            "timings": asdict(self.timings),
-            "skipped": self.skipped,
-        }
+        return asdict(self) | {"curve": [point.to_json() for point in self.curve]}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Progress:

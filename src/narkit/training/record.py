@@ -7,6 +7,7 @@ which name their rules only and have no digest, are read as they are; nothing re
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -37,9 +38,7 @@ SeedScores = dict[str, float]
 """Scores of one seed: of every output, and under "score" their mean; or of every hint."""
 
 # Fields that may differ between two runs of the same configuration on the same machine.
-INCIDENTAL = (
-    *("timings", "waiting_share", "compiling_share", "peak_memory", "measured", "finished_at", "commit", DIGEST),
-)
+INCIDENTAL = {"timings", "waiting_share", "compiling_share", "peak_memory", "measured", "finished_at", "commit", DIGEST}
 
 
 @dataclass(frozen=True)
@@ -109,20 +108,16 @@ class RunRecord:
         if seed not in self.config.seeds:
             raise ValueError(f"seed: expected one that was trained, {list(self.config.seeds)}, got {seed}")
         row = self.config.seeds.index(seed)
-        if (
-            self._choices is None
-            and self._directory
-            and self.weights
-            and (self._directory / self.weights.file).exists()
-        ):
-            if (rule, seed) != (self.weights.rule, self.weights.seed):
+        kept, folder = self.weights, self._directory
+        if self._choices is None and kept and folder and (folder / kept.file).exists():
+            if (rule, seed) != (kept.rule, kept.seed):
                 raise ValueError(
-                    f"only the weights of seed {self.weights.seed} under rule {self.weights.rule!r} were kept in "
-                    f"{self.weights.file}; got seed {seed} and rule {rule!r}"
+                    f"only the weights of seed {kept.seed} under rule {kept.rule!r} were kept in {kept.file}; got seed "
+                    f"{seed} and rule {rule!r}"
                 )
             from narkit.models.serialization import load
 
-            return load(self._directory / self.weights.file)
+            return load(folder / kept.file)
         import jax.numpy as jnp
 
         return Programs(self.config).reasoner(jnp.asarray(self.choices()[rule][row]))
@@ -154,19 +149,12 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON has it, in the newest format, with the digest over all of it."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.name.startswith("_")} | {
-            "config": self.config.to_json(),
-            "timings": dataclasses.asdict(self.timings),
-        }
+        values = dataclasses.asdict(dataclasses.replace(self, _directory=None, _choices=None))
         values["rules"] = {name: rule.to_json() for name, rule in self.rules.items()}
-        values["selected"] = {rule: dataclasses.asdict(chosen) for rule, chosen in self.selected.items()}
         values["curve"] = [point.to_json() for point in self.curve]
-        values["diverged"] = [dataclasses.asdict(divergence) for divergence in self.diverged]
-        values["skipped"] = [dataclasses.asdict(skipped) for skipped in self.skipped]
-        values["weights"] = dataclasses.asdict(self.weights) if self.weights else None
-        if not self.scored:  # records without such sets are as they always were
-            del values["scored"]
-        del values["format"]
+        # Records without sets that are scored at the end are as they always were.
+        for name in ("format", "_directory", "_choices", *(() if self.scored else ("scored",))):
+            del values[name]
         return sealed(plain_numbers({"format": FORMAT, **values}))
 
     @classmethod
@@ -276,13 +264,8 @@ def selected_parameters(directory: RunDirectory) -> dict[str, np.ndarray]:
     from narkit.training.trainer import Trainer
 
     config = directory.config()
-    if not directory.checkpoints.is_dir():
-        raise RunDirectoryError(f"{directory.folder}: expected checkpoints, but none was written yet")
-    checkpoints = Checkpoints(directory.checkpoints)
-    try:
-        snapshot = checkpoints.load(Trainer(config).arrays_of)
-    finally:
-        checkpoints.close()
+    with contextlib.closing(Checkpoints(directory.checkpoints)) as checkpoints:
+        snapshot = checkpoints.load(Trainer(config).arrays_of) if checkpoints.steps() else None
     if snapshot is None:
         raise RunDirectoryError(f"{directory.folder}: expected checkpoints, but none was written yet")
     return snapshot.arrays["selection"]

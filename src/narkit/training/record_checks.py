@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +38,14 @@ def check_record(record: RunRecord) -> Iterator[str]:
     yield from curve
     if not curve:
         yield from _check_selection(record)
-    yield from _check_test(record)
-    yield from _check_scored(record)
+    tested = config.algorithms if config.test else ()
+    yield from _check_scores(record, "test", record.test, tested, _check_outputs)
+    yield from _check_scores(record, "test_hints", record.test_hints, tested, _check_hints)
+    scored = [each.name for each in config.scored]
+    if list(record.scored) != scored:
+        yield f"scored: expected the sets {scored}, got {list(record.scored)}"
+    for name, found in record.scored.items():
+        yield from _check_scores(record, f"scored: {name}", found, config.algorithms, _check_outputs)
     for name in ("waiting_share", "compiling_share"):
         if not _in_unit(getattr(record, name)):
             yield f"{name}: expected a number from 0 to 1, got {getattr(record, name)}"
@@ -147,55 +154,42 @@ def _finite_losses(record: RunRecord, row: int) -> bool:
     )
 
 
-def _check_test(record: RunRecord) -> Iterator[str]:
-    config, seeds = record.config, len(record.config.seeds)
-    wanted = set(config.algorithms) if config.test else set()
-    if set(record.test) != wanted or set(record.test_hints) != wanted:
-        yield f"test: expected scores of {sorted(wanted)}, got {sorted(record.test)} and {sorted(record.test_hints)}"
-        return
-    for name in wanted:
-        spec = ALGORITHMS[name].transformed_spec
-        for what, rules in (("test", record.test[name]), ("test_hints", record.test_hints[name])):
-            if set(rules) != set(record.rules) or any(len(rows) != seeds for rows in rules.values()):
-                yield f"{what}: expected {seeds} seeds under each of the rules {[*record.rules]}"
-                return
-        yield from _check_outputs(record, "test", name, record.test[name])
-        for rule in record.rules:
-            for seed, hints in zip(config.seeds, record.test_hints[name][rule], strict=True):
-                for hint, value in hints.items():
-                    if hint not in spec:
-                        yield f"test_hints: rule {rule}, seed {seed}: {name} has no hint {hint!r}"
-                    elif spec[hint].kind is not Kind.SCALAR and not _in_unit(value):
-                        yield f"test_hints: rule {rule}, seed {seed}: {hint}: expected 0 to 1, got {value}"
+Check = Callable[[str, Mapping[str, float]], Iterator[str]]
+"""What is wrong with the scores of one seed on an algorithm."""
 
 
-def _check_scored(record: RunRecord) -> Iterator[str]:
-    """The sets that are scored at the end."""
-    algorithms, seeds = set(record.config.algorithms), len(record.config.seeds)
-    names = [each.name for each in record.config.scored]
-    if list(record.scored) != names:
-        yield f"scored: expected the sets {names}, got {list(record.scored)}"
+def _check_scores(
+    record: RunRecord, what: str, found: Mapping[str, Any], wanted: Sequence[str], check: Check
+) -> Iterator[str]:
+    """Scores by algorithm, rule and seed: whether all are there, and what is wrong with each."""
+    seeds = record.config.seeds
+    if set(found) != set(wanted):
+        yield f"{what}: expected scores of {sorted(wanted)}, got {sorted(found)}"
         return
-    for name, found in record.scored.items():
-        if set(found) != algorithms:
-            yield f"scored: {name}: expected scores of {sorted(algorithms)}, got {sorted(found)}"
+    for algorithm, rules in found.items():
+        if set(rules) != set(record.rules) or any(len(rows) != len(seeds) for rows in rules.values()):
+            yield f"{what}: expected {len(seeds)} seeds under each of the rules {[*record.rules]}"
             return
-        for algorithm, rules in found.items():
-            if set(rules) != set(record.rules) or any(len(rows) != seeds for rows in rules.values()):
-                yield f"scored: {name}: expected {seeds} seeds under each of the rules {[*record.rules]}"
-                return
-            yield from _check_outputs(record, f"scored: {name}", algorithm, rules)
+        for rule in record.rules:
+            for seed, scores in zip(seeds, rules[rule], strict=True):
+                yield from (f"{what}: rule {rule}, seed {seed}: {problem}" for problem in check(algorithm, scores))
 
 
-def _check_outputs(record: RunRecord, what: str, algorithm: str, rules: dict) -> Iterator[str]:
+def _check_outputs(algorithm: str, scores: Mapping[str, float]) -> Iterator[str]:
     outputs = set(stage_of(ALGORITHMS[algorithm].spec, Stage.OUTPUT))
-    for rule in record.rules:
-        for seed, scores in zip(record.config.seeds, rules[rule], strict=True):
-            where = f"{what}: rule {rule}, seed {seed}"
-            if set(scores) != outputs | {"score"} or not all(map(_in_unit, scores.values())):
-                yield f"{where}: expected scores from 0 to 1 of {sorted(outputs)} and their mean, got {scores}"
-            elif not math.isclose(scores["score"], np.mean([scores[o] for o in outputs]), abs_tol=1e-6):
-                yield f"{where}: the score {scores['score']} is not the mean of its outputs"
+    if set(scores) != outputs | {"score"} or not all(map(_in_unit, scores.values())):
+        yield f"expected scores from 0 to 1 of {sorted(outputs)} and their mean, got {scores}"
+    elif not math.isclose(scores["score"], np.mean([scores[o] for o in outputs]), abs_tol=1e-6):
+        yield f"the score {scores['score']} is not the mean of its outputs"
+
+
+def _check_hints(algorithm: str, scores: Mapping[str, float]) -> Iterator[str]:
+    spec = ALGORITHMS[algorithm].transformed_spec
+    for hint, value in scores.items():
+        if hint not in spec:
+            yield f"{algorithm} has no hint {hint!r}"
+        elif spec[hint].kind is not Kind.SCALAR and not _in_unit(value):
+            yield f"{hint}: expected 0 to 1, got {value}"
 
 
 def _in_unit(value: object) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -98,11 +100,8 @@ class Trainer:
 
     @property
     def diverged(self) -> list[Divergence]:
-        found = []
-        for seed, step in zip(self.config.seeds, np.asarray(self.state.diverged_at).tolist(), strict=True):
-            if step >= 0:
-                found.append(Divergence(seed, step, *self.feed.kind_of_batch(step)))
-        return found
+        ends = zip(self.config.seeds, np.asarray(self.state.diverged_at).tolist(), strict=True)
+        return [Divergence(seed, step, *self.feed.kind_of_batch(step)) for seed, step in ends if step >= 0]
 
     @property
     def skipped(self) -> list[SkippedSteps]:
@@ -131,22 +130,18 @@ class Trainer:
             validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
         }
-        shapes = jax.eval_shape(lambda: self.state)
-        jobs: list[Callable[[], Any]] = []
-        for batch in self.feed.examples():
-            self._largest_batch = max(self._largest_batch, batch.packed.words.nbytes)
-            jobs.append(lambda batch=batch: self.programs.compile_step(shapes, batch.packed))
-        for sets in self._validation_sets.values():
-            for evaluation in sets:
-                part = evaluation.kept_parts[0]
-                jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part))
-        for name in self.config.algorithms if self.config.test else ():
-            part = next(self._test_set(name).parts())
-            jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part, with_hints=True))
-        for each in self.config.scored:
-            for name in self.config.algorithms:
-                part = next(self._scored_set(name, each).parts())
-                jobs.append(lambda part=part: self.programs.compile_prediction(shapes.parameters, part))
+        shapes, programs, algorithms = jax.eval_shape(lambda: self.state), self.programs, self.config.algorithms
+        examples = [batch.packed for batch in self.feed.examples()]
+        self._largest_batch = max(batch.words.nbytes for batch in examples)
+        jobs: list[Callable[[], Any]] = [partial(programs.compile_step, shapes, batch) for batch in examples]
+        evaluated = itertools.chain(  # one after the other: those of the end are made again then
+            *self._validation_sets.values(),
+            (self._test_set(name) for name in algorithms if self.config.test),
+            (self._scored_set(name, each) for each in self.config.scored for name in algorithms),
+        )
+        for instances in evaluated:
+            part = next(instances.parts())
+            jobs.append(partial(programs.compile_prediction, shapes.parameters, part, instances.with_hints))
         self._compile(jobs)
         self._prepared = True
         self.progress.timings.compiled_programs += len(jobs)

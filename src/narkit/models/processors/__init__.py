@@ -13,7 +13,8 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from narkit.errors import UnknownNameError
-from narkit.models.processors.base import BoundProcessor, DenseProcessor, Processor
+from narkit.models.processors.base import DenseProcessor as DenseProcessor
+from narkit.models.processors.base import Processor
 from narkit.models.processors.deepsets import DeepSets
 from narkit.models.processors.memnet import Memnet
 from narkit.models.processors.mpnn import MPNN, GatedMPNN
@@ -83,9 +84,10 @@ def describe_processor(processor: str | ProcessorFactory) -> tuple[str, str]:
         processor, options = processor.func, processor.keywords
     name = next((name for name, factory in PROCESSORS.items() if factory is processor), None)
     try:
-        return name or f"<{getattr(processor, '__qualname__', processor)}>", json.dumps(options, sort_keys=True)
+        written = json.dumps(options, sort_keys=True)
     except (TypeError, ValueError):
-        return name or f"<{getattr(processor, '__qualname__', processor)}>", ""
+        written = ""
+    return name or f"<{getattr(processor, '__qualname__', processor)}>", written
 
 
 def written_out(name: str, options: Mapping[str, Any]) -> tuple[str, str]:
@@ -95,15 +97,3 @@ def written_out(name: str, options: Mapping[str, Any]) -> tuple[str, str]:
     if not isinstance(factory, functools.partial):
         return name, json.dumps(dict(options), sort_keys=True)
     return describe_processor(functools.partial(factory, **options))
-
-
-__all__ = [
-    "PROCESSORS",
-    "BoundProcessor",
-    "DenseProcessor",
-    "Processor",
-    "ProcessorFactory",
-    "describe_processor",
-    "make_processor",
-    "written_out",
-]

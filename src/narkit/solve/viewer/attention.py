@@ -64,12 +64,10 @@ def packed(attention: np.ndarray) -> dict[str, Any]:
 
     `every` is 1 if all steps are there; else only each so many is, so that the page stays small.
     """
-    every = 1
-    while True:
-        payload = _deflated(attention[::every])
-        if len(payload) <= LARGEST_PAYLOAD or every >= len(attention):
-            break
+    every, payload = 1, _deflated(attention)
+    while len(payload) > LARGEST_PAYLOAD and every < len(attention):
         every *= 2
+        payload = _deflated(attention[::every])
     kept = len(attention[::every]) if len(payload) <= LARGEST_PAYLOAD else 0
     data = base64.b64encode(payload).decode() if kept else ""
     return {"every": every, "kept": kept, "nodes": attention.shape[1], "levels": LEVELS, "data": data}

@@ -17,12 +17,11 @@ import jax
 from narkit.errors import one_line
 from narkit.sweeps.cell_run import budgeted, missing_seconds, run_cell
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import CellProgress, How, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellProgress, Failure, How, SweepObserver, SweepOptions
 from narkit.sweeps.executors.processes import MEMORY_VARIABLES, SHARED_MEMORY
 from narkit.sweeps.executors.software import describe, difference
 from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
-from narkit.sweeps.failures import Failure
 from narkit.sweeps.plan import Predictor
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interruption
@@ -141,11 +140,7 @@ def _run(assignment: ClusterAssignment, directory: SweepDirectory, mailbox: Any,
     assert claim is not None  # nobody else knows of the folder
     observer = MailboxObserver(mailbox, directory.run(cell), storage)
     ended = run_cell(
-        *(cell, directory, claim),
-        options=assignment.options,
-        stop=stop,
-        observer=observer,
-        predictor=predictor,
+        cell, directory, claim, options=assignment.options, stop=stop, observer=observer, predictor=predictor
     )
     jax.clear_caches()
     if ended.how is How.FINISHED:

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from narkit.sweeps.cells import Cell, State, SweepDirectory
-from narkit.sweeps.executor import Context, Ended, Executor, How, SweepOptions, Task
-from narkit.sweeps.failures import Failure, kind_of
+from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, SweepOptions, Task, kind_of
 from narkit.sweeps.user_code import UserCode
 from narkit.training.record import RunRecord
 from narkit.training.run import default_threads
@@ -39,6 +38,9 @@ COMMAND = (sys.executable, "-m", "narkit.sweeps.executors.worker")
 ENOUGH = 7  # finished cells that predictions learn from
 CANNOT_GO_ON = 3  # the exit code of a process after errors that every other cell would meet, too: the disk is full
 NO_TIME = 4  # and of one whose cell would not have fitted into the budget
+
+Events = queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]]
+"""What processes say: of which cell, the method of the observer to call, and its arguments."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Processes(Executor):
         # Which failed cells are run again is decided by the sweep, and the budget's end is told as a time of day.
         self.options = replace(context.options, budget=None, compile_ahead=False, threads=threads)
         self.user_code = UserCode.of(context.cells)
-        self.events: queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]] = queue.SimpleQueue()
+        self.events: Events = queue.SimpleQueue()
         self.workers: list[_Worker] = []
         done = [cell for cell in context.cells if context.directory.record(cell).exists()]
         self.finished: deque[Cell] = deque(done, maxlen=ENOUGH)
@@ -84,11 +86,7 @@ class Processes(Executor):
         reading, writing = os.pipe()
         # A session of its own: Ctrl-C in a terminal goes to all processes there, and a second signal ends at once.
         process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-            pass_fds=(writing,),
+            self.command, stdin=subprocess.PIPE, env=environment, start_new_session=True, pass_fds=(writing,)
         )
         os.close(writing)
         assignment = Assignment(
@@ -141,7 +139,8 @@ class Processes(Executor):
             error = directory.failure(cell) or ""
             return Ended(cell, How.FAILED, error, kind_of(error))
         if code != 0:
-            error = f"its process ended with {_ending(code)}"
+            ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            error = f"its process ended with {ending}"
             directory.fail(cell, error)
             self.context.observer.cell_failed(cell, error)
             return Ended(cell, How.FAILED, error, Failure.DEVICE)
@@ -177,19 +176,13 @@ class Processes(Executor):
 class _Worker:
     """A process, and a thread that reads what it says."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        process: subprocess.Popen,
-        reading: int,
-        events: queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]],
-    ):
+    def __init__(self, cell: Cell, process: subprocess.Popen, reading: int, events: Events):
         self.cell, self.process, self.missing = cell, process, 0.0
         self.began = time.monotonic()
         self.reader = threading.Thread(target=self._read, args=(reading, events), daemon=True)
         self.reader.start()
 
-    def _read(self, reading: int, events: queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]]) -> None:
+    def _read(self, reading: int, events: Events) -> None:
         with open(reading, "rb") as pipe:
             while True:
                 try:
@@ -197,7 +190,3 @@ class _Worker:
                 except (EOFError, pickle.UnpicklingError):  # it has ended, maybe in the midst of a word
                     return
                 events.put((self.cell, method, arguments))
-
-
-def _ending(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -20,13 +20,12 @@ from urllib.parse import urlsplit
 
 from narkit import machine
 from narkit.sweeps.cells import Cell, Claim, State, SweepError
-from narkit.sweeps.executor import Context, Ended, Executor, How, Task
+from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, Task
 from narkit.sweeps.executors import resources, software
 from narkit.sweeps.executors.cluster_worker import ClusterAssignment, Mailbox, Result, run_assignment
 from narkit.sweeps.executors.resources import Request
 from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
-from narkit.sweeps.failures import Failure
 from narkit.sweeps.memory import predicted_memory
 from narkit.sweeps.user_code import UserCode
 from narkit.training.record import RunRecord
@@ -148,11 +147,9 @@ class Ray(Executor):
             return "expected one that was started with `ray start`; `--address local` starts Ray for this sweep alone"
         if self.address == LOCAL:
             return "expected to start one here"
-        port = (
-            "ray:// takes the port of Ray's client (10001, where `ray start --head` says nothing else)"
-            if self.address.startswith("ray://")
-            else "HOST:PORT takes the port of `ray start --head` (6379, where nothing else was said)"
-        )
+        port = "HOST:PORT takes the port of `ray start --head` (6379, where nothing else was said)"
+        if self.address.startswith("ray://"):
+            port = "ray:// takes the port of Ray's client (10001, where `ray start --head` says nothing else)"
         token = f"; a cluster that asks for a token gets one with {TOKENS}=token" if TOKENS not in os.environ else ""
         return port + token
 
@@ -194,12 +191,8 @@ class Ray(Executor):
         cloudpickle.register_pickle_by_value(software)  # narkit need not be installed where it runs
         try:
             task: Any = ray.remote(num_cpus=0, max_retries=2)(software.describe)
-            asked = [
-                task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)).remote(
-                    self.storage
-                )
-                for node in self.nodes
-            ]
+            places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=True) for node in self.nodes]
+            asked = [task.options(scheduling_strategy=place).remote(self.storage) for place in places]
             found = ray.get(asked, timeout=DESCRIBED)
         except exceptions.RayError as error:
             raise SweepError(f"the machines of the cluster do not answer: {_in_one_line(error)}") from None
@@ -234,18 +227,11 @@ class Ray(Executor):
 
     def _submit(self, submission: _Submission) -> None:
         request = self._request(submission.cell, submission.alone)
+        cell, ends_at = submission.cell, self.context.ends_at
         assignment = ClusterAssignment(
-            *(
-                submission.cell,
-                self.options,
-                self.context.ends_at,
-                self.storage,
-                self.software,
-                self.commit,
-                request.gpus,
-            )
+            cell, self.options, ends_at, self.storage, self.software, self.commit, request.gpus
         )
-        task = self.task.options(**request.options(), name=submission.cell.name)
+        task = self.task.options(**request.options(), name=cell.name)
         self.submissions[task.remote(self.code, pickle.dumps(assignment), self.mailbox)] = submission
 
     def _request(self, cell: Cell, alone: bool) -> Request:

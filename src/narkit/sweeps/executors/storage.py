@@ -21,7 +21,7 @@ from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.run_directory import CHECKPOINTS, CONFIG
 
 KEPT = 2
-NAME = re.compile(r"(\d{8})-([0-9a-f]{64})\.tar")
+NAME = re.compile(r"\d{8}-[0-9a-f]{64}\.tar")
 
 
 class Storage:
@@ -65,13 +65,13 @@ class Storage:
                 content = bytes(self._files.cat_file(f"{self._folder}/{name}"))  # type: ignore[arg-type]
             except FileNotFoundError:  # another process has just stored a newer one
                 continue
-            step, digest = _parts(name)
+            step, _, digest = name.removesuffix(".tar").partition("-")
             if hashlib.sha256(content).hexdigest() != digest:
                 continue
             with tarfile.open(fileobj=io.BytesIO(content)) as tar:
                 tar.extractall(run, filter="data")
-            self._pushed = step
-            return step
+            self._pushed = int(step)
+            return self._pushed
         return 0
 
     def forget(self) -> None:
@@ -90,9 +90,3 @@ class Storage:
             return []
         names = [str(path).rpartition("/")[2] for path in paths]
         return sorted((name for name in names if NAME.fullmatch(name)), reverse=True)
-
-
-def _parts(name: str) -> tuple[int, str]:
-    found = NAME.fullmatch(name)
-    assert found is not None
-    return int(found[1]), found[2]

@@ -19,12 +19,11 @@ from narkit.sweeps.plan import Predictor
 from narkit.sweeps.user_code import UserCode
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interruption
-from narkit.training.record import RunRecord
 from narkit.training.run import keep_compiled_programs
 
 
 class PipeObserver(SweepObserver):
-    """Writes what happens into a pipe, for the observer of the sweep."""
+    """Writes what happens into a pipe, for the observer of the sweep. That a cell is finished is said by its record."""
 
     def __init__(self, pipe: BinaryIO):
         self._pipe = pipe
@@ -39,9 +38,6 @@ class PipeObserver(SweepObserver):
 
     def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
         self._say("cell_progress", progress)
-
-    def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
-        pass  # the record says it
 
     def cell_failed(self, cell: Cell, error: str) -> None:
         self._say("cell_failed", error)
