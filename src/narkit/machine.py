@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -70,6 +71,11 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{head}+" if changed else head
+
+
+def today() -> str:
+    """The date as records keep it, in universal time."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 @contextlib.contextmanager

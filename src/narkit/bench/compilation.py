@@ -105,10 +105,9 @@ def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | 
     if jax.default_backend() != "gpu":
         return None
     try:
-        found = launches.count(program.as_text() or "")
+        return launches.count(program.as_text() or "")
     except launches.UnreadableProgram:
         return None
-    return {"forward": found.forward.kinds, "backward": found.backward.kinds, "outside": found.outside.kinds}
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:

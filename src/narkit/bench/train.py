@@ -6,9 +6,8 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -48,9 +47,13 @@ class BenchOptions:
     preset: str = DEFAULT_PRESET  # of the settings of a step
     plain: bool = False
     evaluation: bool = False  # time validation and test, too
-    threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
+    threads: int = min(16, os.cpu_count() or 1)
     together: int = 1  # of how many algorithms programs are compiled at the same time
     budget: float | None = None  # seconds
+
+    def sizes_of(self, algorithm: str) -> tuple[int, ...]:
+        """Those of the sizes that training on an algorithm takes."""
+        return ALGORITHMS[algorithm].training_sizes(self.sizes)
 
     def config(self, processor: str, algorithm: str) -> TrainConfig:
         return TrainConfig(
@@ -77,12 +80,8 @@ def new_record(options: BenchOptions) -> BenchRecord:
         compilation_cache=jax.config.jax_compilation_cache_dir is not None,  # type: ignore[attr-defined]
         versions=machine.versions(*PACKAGES),
         commit=machine.commit(),
-        date=_today(),
+        date=machine.today(),
     )
-
-
-def _today() -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def measure(
@@ -97,8 +96,9 @@ def measure(
     def is_over() -> bool:
         return options.budget is not None and time.perf_counter() - start > options.budget
 
-    last_group = 0.0
-    for group in _groups(_wanted(options, record), options.together):
+    last_group, wanted = 0.0, _wanted(options, record)
+    for first in range(0, len(wanted), options.together):
+        group = wanted[first : first + options.together]
         began = time.perf_counter()
         if options.budget is not None and began - start + last_group > options.budget:
             return  # compiling cannot be interrupted, so what will probably not fit is not begun
@@ -106,9 +106,9 @@ def measure(
         prepared = []
         for kind, processor, algorithm in group:
             record.forget(kind.implementation, processor, algorithm)
-            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
             try:
-                prepared.append(prepare(kind(options.config(processor, algorithm)), sizes, options.evaluation))
+                training_step = kind(options.config(processor, algorithm))
+                prepared.append(prepare(training_step, options.sizes_of(algorithm), options.evaluation))
             except Exception as error:  # such as an algorithm that the plain transcription cannot do
                 record.failures.append(FailedMeasurement.of(error, kind.implementation, processor, algorithm, None))
                 save()
@@ -126,22 +126,13 @@ def measure(
 
 def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[NarkitStep | PlainStep], str, str]]:
     """What is to be measured: each as (implementation, processor, algorithm)."""
-    wanted = []
-    for processor in options.processors:
-        kinds = [NarkitStep, PlainStep] if options.plain and processor == "team" else [NarkitStep]
-        for algorithm in options.algorithms:
-            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
-            wanted += [
-                (kind, processor, algorithm)
-                for kind in kinds
-                if not record.has(kind.implementation, processor, algorithm, sizes)
-            ]
-    return wanted
-
-
-def _groups(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+    return [
+        (kind, processor, algorithm)
+        for processor in options.processors
+        for algorithm in options.algorithms
+        for kind in ([NarkitStep, PlainStep] if options.plain and processor == "team" else [NarkitStep])
+        if not record.has(kind.implementation, processor, algorithm, options.sizes_of(algorithm))
+    ]
 
 
 def _measure_every_size(
@@ -214,7 +205,7 @@ def measure_size(training_step: TrainingStep, job: Job, steps: int) -> Measureme
             else {"all": "plain"}
         ),
         commit=machine.commit(),
-        date=_today(),
+        date=machine.today(),
     )
 
 

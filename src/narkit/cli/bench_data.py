@@ -53,8 +53,9 @@ def bench_data(
                 check_folder(file.parent)
     with plain_errors("--reference-python"):
         record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
-    data.print_record(Console(), record)
-    store(out, data.as_json(record), data.as_markdown(record))
+    page = data.page(record)
+    page.print(Console())
+    store(out, data.as_json(record), page.markdown())
     if json is not None:
         with plain_errors("--json"):
             write_with_folder(json, data.as_json(record))

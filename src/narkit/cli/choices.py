@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -20,6 +20,11 @@ Settings = Annotated[
 ]
 SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+def refuse(option: str | None, why: str) -> NoReturn:
+    """Ends the command in a usage error, which names the option that is to blame."""
+    raise typer.BadParameter(why, param_hint=option) from None
 
 
 @contextlib.contextmanager
