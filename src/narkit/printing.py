@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
@@ -16,6 +17,11 @@ def print_line(console: Console, text: str, style: str | None = None) -> None:
 
 def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Prints a table whose first column holds names and whose others hold numbers."""
+    console.print(number_table(header, rows, title))
+
+
+def number_table(header: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
+    """A table whose first column holds names and whose others hold numbers."""
     from rich.table import Table
     from rich.text import Text
 
@@ -24,4 +30,4 @@ def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence
         table.add_column(column, justify="right" if i else "left")
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table)
+    return table

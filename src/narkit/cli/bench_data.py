@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, comma_separated_sizes, plain_errors, store
 from narkit.cli.help import examples
 
@@ -25,12 +26,10 @@ def bench_data(
     reference_python: Annotated[
         Path | None, typer.Option(help="An interpreter that has dm-clrs, to time it in the same run.")
     ] = None,
-    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "16,64",
-    algorithms: Annotated[
-        str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")
-    ] = None,
+    sizes: choices.Sizes = "16,64",
+    algorithms: choices.Algorithms = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
-    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
+    out: choices.MeasuredOut = None,
     json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,
 ) -> None:
     """Measure the microseconds per sample on one core, from a seed to a finished batch."""

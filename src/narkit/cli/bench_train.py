@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from narkit.cli import choices
 from narkit.cli.choices import (
     comma_separated_algorithms,
     comma_separated_sizes,
@@ -38,13 +39,13 @@ def bench_train(
     context: typer.Context,
     algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
     processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
-    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
+    sizes: choices.Sizes = "4,7,11,13,16",
     seeds: Annotated[int, typer.Option(min=1, help="The number of seeds, trained as one program.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
     preset: Annotated[str, typer.Option(help="The preset whose settings of a step are measured.")] = "paper",
-    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md, too.")] = None,
+    out: choices.MeasuredOut = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
     ] = None,

@@ -75,39 +75,29 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
     from narkit.spec import ALGORITHMS, Kind
     from narkit.sweeps.systems import main_rule
 
-    config, test = evaluation.config, SPLITS["test"]
-    official = evaluation.size == test.size and (
-        evaluation.num_samples == test.num_samples * ALGORITHMS[evaluation.algorithm].multiplier
-    )
+    def percent(label: str, values: list[float]) -> list[str]:
+        scores = 100 * np.array(values)
+        return [label, text(measured(scores)), "  ".join(f"{score:.1f}" for score in scores)]
+
+    config, test, entry = evaluation.config, SPLITS["test"], ALGORITHMS[evaluation.algorithm]
+    official = (evaluation.size, evaluation.num_samples) == (test.size, test.num_samples * entry.multiplier)
     where = "official test split" if official else f"{evaluation.num_samples} samples of size {evaluation.size}"
     which = f"rule {evaluation.rule}, {len(config.seeds)} seeds" if evaluation.rule else "one network"
-    rows: list[list[str]] = []
-    outputs = [scores.outputs for scores in evaluation.seeds]
-    for name in outputs[0]:
+    rows = []
+    for name in evaluation.seeds[0].outputs:
         label = "mean of outputs" if name == "score" else f"output {name}"
-        rows.append(_percentages(label, [scores[name] for scores in outputs]))
+        rows.append(percent(label, [scores.outputs[name] for scores in evaluation.seeds]))
     paper = published(config.processor, evaluation.rule or main_rule(config), evaluation.algorithm)
     if paper is not None and official:
         rows.append(["paper", text(paper), ""])
-    spec = ALGORITHMS[evaluation.algorithm].transformed_spec
     for name in evaluation.seeds[0].hints:
         values = [scores.hints[name] for scores in evaluation.seeds]
-        if spec[name].kind is Kind.SCALAR:
-            shown = "  ".join(f"{value:.2g}" for value in values)
+        if entry.transformed_spec[name].kind is Kind.SCALAR:
             error = measured(np.array(values))
             spread = "" if error.std is None else f" ± {error.std:.2g}"
-            rows.append([f"hint {name} (squared error)", f"{error.mean:.2g}{spread} ({error.seeds})", shown])
+            mean, each = f"{error.mean:.2g}{spread} ({error.seeds})", "  ".join(f"{value:.2g}" for value in values)
+            rows.append([f"hint {name} (squared error)", mean, each])
         else:
-            rows.append(_percentages(f"hint {name}", values))
+            rows.append(percent(f"hint {name}", values))
     title = f"{evaluation.algorithm}, {config.processor}: {where}, {which}, micro-F1 in %"
     print_table(console, ("probe", "mean ± std (seeds)", "each seed"), rows, title)
-
-
-def _percentages(label: str, values: list[float]) -> list[str]:
-    import numpy as np
-
-    from narkit.report.grid import measured
-    from narkit.report.rendering import text
-
-    percent = 100 * np.array(values)
-    return [label, text(measured(percent)), "  ".join(f"{value:.1f}" for value in percent)]

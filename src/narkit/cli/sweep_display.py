@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from narkit.cli.training_display import seconds
-from narkit.printing import print_line
+from narkit.printing import number_table, print_line
 from narkit.report.grid import measured
 from narkit.report.published import published
 from narkit.report.rendering import text
@@ -140,10 +141,7 @@ class SweepDisplay(SweepObserver):
             self._left = {cell.name: self._predictor.predict(cell, self._steps[cell.name]).seconds for cell in left}
 
     def _table(self) -> Group:
-        counts: dict[str, dict[State, int]] = {}
-        for cell in self.cells:
-            counts.setdefault(cell.system.name, dict.fromkeys(State, 0))[self._states[cell.name]] += 1
-        lines: list[Table | Text] = [state_table(counts)]
+        lines: list[Table | Text] = [state_table(self.cells, [self._states[cell.name] for cell in self.cells])]
         lines += [Text(f"{name}  {_state(running)}") for name, running in self._running.items()]
         if self._left:
             elapsed = sum(time.monotonic() - running.began for running in self._running.values())
@@ -168,15 +166,12 @@ def _state(running: _Running) -> str:
     return "  ".join(parts)
 
 
-def state_table(counts: dict[str, dict[State, int]]) -> Table:
+def state_table(cells: Sequence[Cell], states: Sequence[State]) -> Table:
     """How many cells of each system stand where."""
-    table = Table()
-    table.add_column("system")
-    for state in State:
-        table.add_column(state.value, justify="right")
-    for system, numbers in counts.items():
-        table.add_row(system, *(str(numbers[state]) for state in State))
-    return table
+    counts = Counter((cell.system.name, state) for cell, state in zip(cells, states, strict=True))
+    systems = dict.fromkeys(cell.system.name for cell in cells)
+    rows = [[name, *(str(counts[name, state]) for state in State)] for name in systems]
+    return number_table(["system", *(state.value for state in State)], rows)
 
 
 def result(record: RunRecord) -> str:
@@ -199,19 +194,21 @@ def result(record: RunRecord) -> str:
 
 def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
     """Where every cell stands."""
-    counts: dict[str, dict[State, int]] = {}
-    for cell in cells:
-        state = directory.state(cell)
-        counts.setdefault(cell.system.name, dict.fromkeys(State, 0))[state] += 1
-        text = {
-            State.FINISHED: lambda cell=cell: result(RunRecord.load(directory.record(cell))),
-            State.RUNNING: lambda cell=cell: f"saved up to step {directory.step(cell)} of {cell.config.steps}",
-            State.FAILED: lambda cell=cell: (directory.failure(cell) or "").splitlines()[-1],
-            State.INTERRUPTED: lambda cell=cell: f"goes on from step {directory.step(cell)} of {cell.config.steps}",
-            State.LEFT: lambda: "",
-        }[state]()
-        print_line(console, f"{cell.name:44} {state.value:12} {text}".rstrip())
-    console.print(state_table(counts))
+    states = [directory.state(cell) for cell in cells]
+    for cell, state in zip(cells, states, strict=True):
+        match state:
+            case State.FINISHED:
+                said = result(RunRecord.load(directory.record(cell)))
+            case State.RUNNING:
+                said = f"saved up to step {directory.step(cell)} of {cell.config.steps}"
+            case State.FAILED:
+                said = (directory.failure(cell) or "").splitlines()[-1]
+            case State.INTERRUPTED:
+                said = f"goes on from step {directory.step(cell)} of {cell.config.steps}"
+            case State.LEFT:
+                said = ""
+        print_line(console, f"{cell.name:44} {state.value:12} {said}".rstrip())
+    console.print(state_table(cells, states))
 
 
 def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from narkit.cli import choices
-from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes
+from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes, refuse
 from narkit.cli.help import examples
 from narkit.printing import print_line, print_table
 
@@ -50,20 +50,17 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log curves with Weights & Biases, too.")] = False,
     save_every: choices.SaveEvery = 30.0,
-    devices: Annotated[int, typer.Option(min=1, help="Share seeds and batches out among so many devices.")] = 1,
+    devices: choices.Devices = 1,
 ) -> None:
     """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
-    from rich.console import Console
-
-    console = Console()
-    given = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+    typed = given_options(context)
     if resume is not None:
-        unused = [option for name, option in given_options(context).items() if name not in RESUMABLE]
+        unused = [option for name, option in typed.items() if name not in RESUMABLE]
         if unused:
-            raise typer.BadParameter(
+            refuse(
+                "--resume",
                 f"expected no options of the run, got {', '.join(unused)}: its folder has them; leave them out, or "
                 "start another run without --resume",
-                param_hint="--resume",
             )
         from narkit.training.run_directory import RunDirectory
 
@@ -71,36 +68,24 @@ def train(
             config, folder = RunDirectory(resume).config(), resume
     else:
         if algorithm is None:
-            raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
+            refuse("--algorithm", "expected a name, or --resume RUN")
+        from narkit.training import presets
+
         names = comma_separated_algorithms(algorithm)
-        from narkit.training.presets import seeds_of
-
+        options = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         with mistakes():
-            typed = {"seeds": seeds_of(preset, seeds)} if "seeds" in given_options(context) else {}
-            config = configuration(preset, names, given | typed, settings or [])
+            if "seeds" in typed:
+                given["seeds"] = presets.seeds_of(preset, seeds)
+            given["algorithms"] = tuple(names)
+            config = presets.preset(preset, **given, **other_settings(settings or [], given))
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
-    check_devices(config, devices)
-    run_training(console, config, folder, tensorboard, wandb, save_every, devices)
-
-
-def check_devices(config: TrainConfig, devices: int) -> None:
-    """Refuses a number of devices that the run cannot be shared out among, or that this process does not have."""
     if devices > 1:
         from narkit.training.sharding import Shards
 
         with mistakes():
             Shards.over(config, devices)
-
-
-def configuration(
-    preset_name: str, algorithms: Sequence[str], options: dict[str, Any], settings: list[str]
-) -> TrainConfig:
-    """The configuration that was asked for: a preset, the options that were given, and `name=value` for the others."""
-    from narkit.training.presets import preset
-
-    given = {name: value for name, value in options.items() if value is not None}
-    given["algorithms"] = tuple(algorithms)
-    return preset(preset_name, **given, **other_settings(settings, given))
+    run_training(config, folder, tensorboard, wandb, save_every, devices)
 
 
 def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,19 +101,16 @@ def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, 
 
 
 def run_training(
-    console: Console,
-    config: TrainConfig,
-    out: Path,
-    tensorboard: bool,
-    wandb: bool = False,
-    save_every: float = 30.0,
-    devices: int = 1,
-) -> RunRecord:
+    config: TrainConfig, out: Path, tensorboard: bool, wandb: bool, save_every: float, devices: int
+) -> None:
     """Trains with a display and prints the result."""
+    from rich.console import Console
+
     from narkit.cli.training_display import LiveDisplay, clear_ends
     from narkit.training.callbacks import Callback
     from narkit.training.run import train as run
 
+    console = Console()
     display = LiveDisplay(console)
     callbacks: list[Callback] = [display]
     with mistakes():
@@ -144,7 +126,6 @@ def run_training(
         record = run(config, out, callbacks=callbacks, save_every=save_every, devices=devices)
     print_record(console, record)
     print_line(console, f"record, metrics and checkpoints: {out}")
-    return record
 
 
 def print_record(console: Console, record: RunRecord) -> None:

@@ -40,7 +40,7 @@ class LiveDisplay(Callback):
             transient=True,
         )
         self._task = self._progress.add_task("starting", total=None, state="")
-        self._speed = Speed()
+        self._began, self._first = 0.0, 0  # when this process began to train, and at which step
         self._live = console.is_terminal
         self._shown = 0.0  # when a step was
 
@@ -67,7 +67,7 @@ class LiveDisplay(Callback):
             )
 
     def on_start(self, trainer: Trainer) -> None:
-        self._speed.start(trainer.progress.step)
+        self._began, self._first = time.perf_counter(), trainer.progress.step
         if trainer.progress.step:
             self.console.print(f"going on from step {trainer.progress.step}")
         self._describe("training", trainer.config.steps, trainer.progress.step)
@@ -80,8 +80,8 @@ class LiveDisplay(Callback):
     def on_point(self, trainer: Trainer, point: Point) -> None:
         if not self._live:
             step = f"step {trainer.progress.step}/{trainer.config.steps}"
-            left = f"left {seconds(self._speed.left(trainer))}"
-            print_line(self.console, f"{step}  {self._state(trainer)}  {left}")
+            left = (trainer.config.steps - trainer.progress.step) / max(self._rate(trainer), 1e-9)
+            print_line(self.console, f"{step}  {self._state(trainer)}  left {seconds(left)}")
         for divergence in trainer.diverged:
             self.console.print(
                 f"seed {divergence.seed} diverged at step {divergence.step} on a batch of {divergence.algorithm}, "
@@ -103,7 +103,11 @@ class LiveDisplay(Callback):
         if trainer.progress.curve and finite.any():
             scores = trainer.progress.curve[-1].scores
             parts += [f"{name} {100 * np.array(values)[finite].mean():.1f} %" for name, values in scores.items()]
-        return "  ".join([*parts, f"{self._speed.rate(trainer):.1f} steps/s"])
+        return "  ".join([*parts, f"{self._rate(trainer):.1f} steps/s"])
+
+    def _rate(self, trainer: Trainer) -> float:
+        """Steps per second since this process began to train."""
+        return (trainer.progress.step - self._first) / max(time.perf_counter() - self._began, 1e-9)
 
 
 def programs_of(config: TrainConfig) -> str:
@@ -112,19 +116,6 @@ def programs_of(config: TrainConfig) -> str:
     sizes, sets = len(config.sizes), len(config.validations)
     counted = f"{sizes} size{'s' if sizes > 1 else ''}, {sets} validation set{'s' if sets > 1 else ''}"
     return f"training steps of {counted}{tests}"
-
-
-class Speed:
-    """Steps per second since this process began to train."""
-
-    def start(self, step: int) -> None:
-        self._began, self._first = time.perf_counter(), step
-
-    def rate(self, trainer: Trainer) -> float:
-        return (trainer.progress.step - self._first) / max(time.perf_counter() - self._began, 1e-9)
-
-    def left(self, trainer: Trainer) -> float:
-        return (trainer.config.steps - trainer.progress.step) / max(self.rate(trainer), 1e-9)
 
 
 def seconds(value: float) -> str:
