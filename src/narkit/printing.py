@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
@@ -22,8 +21,6 @@ def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence
 
 def number_table(header: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
     """A table whose first column holds names and whose others hold numbers."""
-    from rich.table import Table
-    from rich.text import Text
 
     table = Table(title=title or None, title_justify="left")
     for i, column in enumerate(header):

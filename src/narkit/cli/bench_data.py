@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, comma_separated_sizes, plain_errors, store
@@ -33,7 +34,6 @@ def bench_data(
     json: Annotated[Path | None, typer.Option(help="Write the record here.")] = None,
 ) -> None:
     """Measure the microseconds per sample on one core, from a seed to a finished batch."""
-    from rich.console import Console
 
     from narkit.bench import data
     from narkit.data.execution import check_size

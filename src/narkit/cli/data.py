@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from narkit.cli import choices
 from narkit.cli.choices import known_algorithm, one_of, plain_errors
@@ -44,15 +45,15 @@ def show(
     picture: Annotated[Path | None, typer.Option(help="Also draw the run and save it here (.png, .svg, .pdf).")] = None,
 ) -> None:
     """Show a run on a random instance, step by step, with the meaning of every hint."""
-    from rich.console import Console
 
     from narkit.cli.show import check_readable, print_run
     from narkit.data.eventful import eventful_run, readable_size
     from narkit.data.execution import random_run
-    from narkit.report.picture import check_picture, save_picture
 
     console = Console()
     if picture is not None:
+        from narkit.report.picture import check_picture
+
         with plain_errors("--picture"):
             check_picture(picture)
     with plain_errors("--size"):
@@ -61,6 +62,8 @@ def show(
         check_readable(batch, max_steps)
     print_run(console, batch, max_steps)
     if picture is not None:
+        from narkit.report.picture import save_picture
+
         with plain_errors("--picture"):
             save_picture(batch, picture)
         console.print(f"drawn: {picture}")

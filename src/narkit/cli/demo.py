@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from narkit.cli.choices import mistakes, plain_errors
 from narkit.cli.help import examples
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from narkit.training.config import TrainConfig
     from narkit.training.record import RunRecord
 
@@ -31,8 +30,6 @@ def demo(
     steps: Annotated[int, typer.Option(min=1, help="How many training steps.")] = 400,
 ) -> None:
     """Follow a run, then train TEAM on the CPU in about two minutes, score it and draw its attention."""
-    from rich.console import Console
-
     with mistakes():
         config = demo_config(seed, steps=steps)
     with plain_errors("--out"):

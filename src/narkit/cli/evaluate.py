@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from narkit.cli.choices import plain_errors
 from narkit.cli.help import examples
 from narkit.printing import print_table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from narkit.report.evaluation import Evaluation
 
 app = typer.Typer()
@@ -45,7 +44,6 @@ def evaluate(
     json: Annotated[Path | None, typer.Option(help="Write the scores here, too.")] = None,
 ) -> None:
     """Score a run, or saved weights, on the official test split or at any size: micro-F1 per output and per hint."""
-    from rich.console import Console
 
     from narkit.cli.training_display import clear_ends
     from narkit.files import check_place

@@ -5,25 +5,23 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from narkit.cli import choices
 from narkit.cli.choices import one_of
 from narkit.cli.help import examples
 from narkit.spec import Algorithm, Stage, stage_of
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 SIZE = 16
 
 
 def steps_of_batches() -> dict[str, int]:
     """The processor steps of a training batch at the nominal size 16. Of others' algorithms they are measured."""
-    from rich.console import Console
     from rich.progress import track
 
     from narkit.algorithms import ALGORITHMS
@@ -121,7 +119,6 @@ def _short(value: Any) -> str:
 
 
 def _table(title: str) -> Table:
-    from rich.table import Table
 
     return Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="bold")
 
@@ -178,8 +175,6 @@ def describe_one(what: str, name: str) -> dict[str, Any]:
 
 def print_one(console: Console, entry: dict[str, Any]) -> None:
     """Prints an entry, a line for everything that is known of it; what has parts of its own is indented below it."""
-    from rich.text import Text
-
     table = _table(entry["name"])
     table.show_header = False
     table.add_column(style="bold cyan", no_wrap=True)
@@ -223,8 +218,6 @@ def list_choices(
     as_json: choices.AsJson = False,
 ) -> None:
     """List what there is to choose from: algorithms, processors, presets, systems or selection rules."""
-    from rich.console import Console
-
     one_of("list", what, LISTS)
     if name is not None:
         one_of(what.removesuffix("s"), name, [entry["name"] for entry in LISTS[what]()])

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from narkit.cli.choices import plain_errors, refuse
 from narkit.cli.help import examples
 from narkit.printing import print_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from narkit.training.record import RunRecord
 
 app = typer.Typer(
@@ -51,7 +50,6 @@ def check_records(
     dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
 ) -> None:
     """Check every record, its digest and its weights, and name what is not good. Nothing is changed unless told so."""
-    from rich.console import Console
 
     from narkit.sweeps.checks import check_file, set_aside, unreadable_folders
 
@@ -90,7 +88,6 @@ def check_records(
 @plain_errors("FOLDER")
 def write_manifest(folder: Folder) -> None:
     """Write FOLDER/manifest.json, the digests of records that are too old to carry their own, which it leaves alone."""
-    from rich.console import Console
 
     from narkit.sweeps.manifest import make_manifest
 

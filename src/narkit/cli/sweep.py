@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from rich.console import Console
 
 from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, mistakes, one_of, refuse
@@ -21,8 +22,6 @@ from narkit.cli.help import examples
 from narkit.cli.train import other_settings
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from narkit.sweeps.cells import Cell, SweepDirectory
     from narkit.sweeps.executor import Executor, SweepOptions
     from narkit.sweeps.sweep import Outcome
@@ -118,8 +117,6 @@ def sweep(
         refuse("--weights", "expected --weights or --no-weights, got both")
     cluster = {"address": address, "gpus_per_cell": gpus_per_cell, "storage": storage}
     check_places(on, cluster, processes, compile_ahead)
-
-    from rich.console import Console
 
     from narkit.cli.sweep_display import print_plan, print_status
     from narkit.sweeps.cells import SweepDirectory, make_cells

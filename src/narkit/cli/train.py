@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes, refuse
@@ -14,8 +15,6 @@ from narkit.cli.help import examples
 from narkit.printing import print_line, print_table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from narkit.training.config import TrainConfig
     from narkit.training.record import RunRecord
 
@@ -104,7 +103,6 @@ def run_training(
     config: TrainConfig, out: Path, tensorboard: bool, wandb: bool, save_every: float, devices: int
 ) -> None:
     """Trains with a display and prints the result."""
-    from rich.console import Console
 
     from narkit.cli.training_display import LiveDisplay, clear_ends
     from narkit.training.callbacks import Callback

@@ -52,19 +52,15 @@ def _starts(count: int) -> list[np.ndarray]:
 
 def _hops(linked: np.ndarray) -> np.ndarray:
     """The number of edges on a shortest path; a little more than the longest where there is none."""
-    count = len(linked)
-    hops = np.where(linked, 1.0, np.inf)
-    np.fill_diagonal(hops, 0.0)
-    for k in range(count):
-        hops = np.minimum(hops, hops[:, k, None] + hops[k])
+    from scipy.sparse.csgraph import shortest_path
+
+    hops = shortest_path(linked, unweighted=True)
     return np.where(np.isinf(hops), hops[np.isfinite(hops)].max() + 0.3, hops)
 
 
 def _into_unit_square(positions: np.ndarray) -> np.ndarray:
-    low, high = positions.min(0), positions.max(0)
-    return (positions - low) / np.where(high - low > 1e-9, high - low, 1.0) * (high - low > 1e-9) + 0.5 * (
-        high - low <= 1e-9
-    )
+    low, span = positions.min(0), np.ptp(positions, axis=0)
+    return np.where(span > 1e-9, (positions - low) / np.maximum(span, 1e-9), 0.5)
 
 
 def _badness(positions: np.ndarray, linked: np.ndarray) -> float:

@@ -40,11 +40,8 @@ def write(grid: Grid, out: Path | None, files: Mapping[str, Path], validation: s
     """Writes what was asked for, a report if nothing was; returns the files. `files` are documents by their option."""
     if out is None and not files:
         out = Path("report")
-    for (
-        option,
-        file,
-    ) in files.items():  # documents without a place for their part are refused before anything is written
-        updated(grid, option, file)
+    for option, file in files.items():
+        updated(grid, option, file)  # refuses a document without a place for its part before anything is written
     written = write_report(grid, out, validation) if out is not None else []
     for option, file in files.items():
         written += write_part(grid, option, file)
@@ -121,11 +118,16 @@ def write_part(grid: Grid, option: str, file: Path) -> list[Path]:
     write_whole(file, updated(grid, option, file))
     if option != RESULTS_PAGE or not grid.cells:
         return [file]
-    folder = file.parent / documents.FIGURES
-    folder.mkdir(parents=True, exist_ok=True)
-    figures.save(figures.category_chart(grid), folder / documents.CATEGORIES, grid.digest, (".png",))
-    figures.save(figures.learning_curves(grid), folder / documents.CURVES, grid.digest, (".png",))
-    return [file, folder / f"{documents.CATEGORIES}.png", folder / f"{documents.CURVES}.png"]
+    pictures = _pictures(file)
+    pictures[0].parent.mkdir(parents=True, exist_ok=True)
+    for path, figure in zip(pictures, (figures.category_chart(grid), figures.learning_curves(grid)), strict=True):
+        figures.save(figure, path, grid.digest, (".png",))
+    return [file, *pictures]
+
+
+def _pictures(file: Path) -> list[Path]:
+    """The figures that the page of results shows: categories and learning curves."""
+    return [file.parent / documents.FIGURES / f"{name}.png" for name in (documents.CATEGORIES, documents.CURVES)]
 
 
 def updated(grid: Grid, option: str, file: Path) -> str:
@@ -149,8 +151,7 @@ def outdated(grid: Grid, files: Mapping[str, Path]) -> list[str]:
         if updated(grid, option, file) != file.read_text():
             problems.append(f"{file}: its generated part does not follow from {grid.folder}")
         if option == RESULTS_PAGE and grid.cells:
-            for name in (documents.CATEGORIES, documents.CURVES):
-                path = file.parent / documents.FIGURES / f"{name}.png"
+            for path in _pictures(file):
                 if not path.is_file() or figures.digest_of(path) != grid.digest:
                     problems.append(f"{path}: was not drawn from the records in {grid.folder}")
     return problems

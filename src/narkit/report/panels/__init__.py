@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from narkit.spec import ALGORITHMS, Kind, Location, Probe, Stage
 
 INK, SOFT, LINE, FAINT = "#1b2330", "#525c6b", "#b9c1cc", "#eef0f3"
 FILL, CHANGED = "#bcd7fb", "#e8a200"
+CENTRE: dict[str, Any] = {"ha": "center", "va": "center"}  # where a text stands around its place
 PASSING = "#fff3cf"  # the row and the column of the node that paths may newly pass through
 TONES = ("#1d5fc4", "#0b7a57", "#7a3db8", "#8a5300", "#a3246f", "#35607a")
 COLOURS = {"white": "#ffffff", "gray": "#9aa3ae", "black": "#16191e"}
@@ -69,11 +71,8 @@ class Moment:
 
     def deepest_tags(self) -> int:
         """The most one-hot masks that name one node at any step."""
-        steps = range(int(self.batch.lengths[0]))
-        return max(
-            (len(tags) for step in steps for tags in Moment(self.batch, step).tags().values()),
-            default=0,
-        )
+        moments = [Moment(self.batch, step) for step in range(int(self.batch.lengths[0]))]
+        return max((len(tags) for moment in moments for tags in moment.tags().values()), default=0)
 
     def has_moved(self, name: str) -> bool:
         return bool(self.changed(name).any())

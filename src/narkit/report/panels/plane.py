@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from narkit.report.drawings import LINES
 from narkit.report.panels import LINE, SOFT, TONES, Moment, tone
 from narkit.report.panels.marks import draw_node, draw_numbers, draw_tag
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def draw_points_panel(axis: Axes, moment: Moment) -> None:
