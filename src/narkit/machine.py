@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import narkit
 
@@ -76,6 +77,11 @@ def commit() -> str:
 def today() -> str:
     """The date as records keep it, in universal time."""
     return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def circumstances(*packages: str) -> dict[str, Any]:
+    """What every record of measurements says: the processor, the commit, the date, and versions of packages."""
+    return {"cpu": cpu_model(), "commit": commit(), "date": today(), "versions": versions(*packages)}
 
 
 @contextlib.contextmanager

@@ -99,12 +99,9 @@ def measure(
         sizes=list(sizes),
         batch_size=BATCH_SIZE,
         seconds_per_measurement=seconds,
-        cpu=machine.cpu_model(),
-        commit=machine.commit(),
-        date=machine.today(),
-        versions={"narkit": narkit.__version__, **machine.versions("numpy", "numba")},
         reference_versions=None if reference is None else reference.versions,
         startup=startup,
+        **machine.circumstances("narkit", "numpy", "numba"),
     )
 
 

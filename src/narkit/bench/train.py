@@ -71,16 +71,13 @@ def new_record(options: BenchOptions) -> BenchRecord:
     return BenchRecord(
         device=machine.device_name(),
         backend=jax.default_backend(),
-        cpu=machine.cpu_model(),
         hidden_size=options.hidden_size,
         batch_size=options.batch_size,
         num_seeds=options.num_seeds,
         preset=options.preset,
         sizes=list(options.sizes),
         compilation_cache=jax.config.jax_compilation_cache_dir is not None,  # type: ignore[attr-defined]
-        versions=machine.versions(*PACKAGES),
-        commit=machine.commit(),
-        date=machine.today(),
+        **machine.circumstances(*PACKAGES),
     )
 
 

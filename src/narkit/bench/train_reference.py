@@ -99,13 +99,10 @@ def compare(
         size=SIZE,
         batch_size=batch_size,
         hidden_size=hidden_size,
-        cpu=machine.cpu_model(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         load=load,
-        commit=machine.commit(),
-        date=machine.today(),
-        versions=machine.versions(*PACKAGES),
         reference_versions=reference.versions,
+        **machine.circumstances(*PACKAGES),
     )
 
 

@@ -217,24 +217,22 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
     say = functools.partial(print_line, console)
     say(PLAN.format("cell", "processor steps", "programs", "compile", "train", "validate", "test", "sum", "memory"))
     left = [cell for cell in cells if directory.state(cell) is not State.FINISHED]
-    predictions = []
-    for cell in left:
-        step = directory.step(cell)
-        needed = predictor.predict(cell, step)
+    predictions = [predictor.predict(cell, directory.step(cell)) for cell in left]
+    for cell, needed in zip(left, predictions, strict=True):
         phases = (needed.compiling, needed.training, needed.validating, needed.testing, needed.seconds)
-        steps = mean_training_steps(cell.config) * (cell.config.steps - step)
+        steps = mean_training_steps(cell.config) * (cell.config.steps - directory.step(cell))
         memory = f"{'' if 'memory' in needed.measured else '~'}{needed.memory / 1e9:.1f} GB"
         times = map(seconds, phases) if needed.is_known else ["?"] * len(phases)
         say(PLAN.format(cell.name, f"{steps:,.0f}", str(needed.programs), *times, memory))
-        predictions.append(needed)
-    total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
+    programs = sum(needed.programs for needed in predictions)
     largest = max((needed.memory for needed in predictions), default=0)
     processors = dict.fromkeys(cell.config.processor for cell in left)
     costs = "; ".join(f"{processor}: {predictor.source(processor)}" for processor in processors)
     corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
     guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
-    known = all(needed.is_known for needed in predictions)
-    time_needed = seconds(total) if known else "time not predicted (the first finished cell, or bench train, tells)"
+    time_needed = "time not predicted (the first finished cell, or bench train, tells)"
+    if all(needed.is_known for needed in predictions):
+        time_needed = seconds(sum(needed.seconds for needed in predictions))
     say(
         f"{len(left)} of {len(cells)} cells left: {time_needed}, {programs} compilations, up to {largest / 1e9:.1f} "
         f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}.{guess}"

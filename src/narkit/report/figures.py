@@ -84,16 +84,13 @@ def category_chart(grid: Grid) -> Figure:
         for axis, column in zip(axes, columns, strict=True):
             _draw_categories(axis, grid, column, colours(grid)[column.name])
             axis.tick_params(axis="x", length=0)
-        axes[-1].set_xticks(range(9), [*(_two_lines(name) for name in category_members()), "average of\nthe 8"])
+        names = [name.replace(" and ", " and\n").replace("dynamic ", "dynamic\n") for name in category_members()]
+        axes[-1].set_xticks(range(9), [*names, "average of\nthe 8"])
         figure.suptitle(
             "CLRS-30 test scores by category in %: pale bars are the paper's, full bars ours, a dot is an algorithm",
             fontsize=10,
         )
     return figure
-
-
-def _two_lines(category: str) -> str:
-    return category.replace(" and ", " and\n").replace("dynamic ", "dynamic\n")
 
 
 def _draw_categories(axis: Axes, grid: Grid, column: System, colour: str) -> None:

@@ -20,7 +20,9 @@ def place(adjacency: np.ndarray) -> np.ndarray:
     circle = on_circle(count)
     if count < 3 or count > LARGEST_STRESS_LAYOUT or not linked.any():
         return _into_unit_square(circle)
-    candidates = [_into_unit_square(circle), *(_into_unit_square(by_stress(linked, start)) for start in _starts(count))]
+    rng = np.random.default_rng(0)
+    starts = [circle, *(rng.uniform(-1, 1, (count, 2)) for _ in range(4))]
+    candidates = [_into_unit_square(circle), *(_into_unit_square(by_stress(linked, start)) for start in starts)]
     return min(candidates, key=lambda positions: _badness(positions, linked))
 
 
@@ -43,11 +45,6 @@ def by_stress(linked: np.ndarray, start: np.ndarray) -> np.ndarray:
         wanted = positions[None] + offsets * (distances / lengths)[..., None]
         positions = (weights[..., None] * wanted).sum(1) / weights.sum(1)[:, None]
     return positions
-
-
-def _starts(count: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(0)
-    return [on_circle(count), *(rng.uniform(-1, 1, (count, 2)) for _ in range(4))]
 
 
 def _hops(linked: np.ndarray) -> np.ndarray:

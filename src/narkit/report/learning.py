@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+
+import numpy as np
 
 from narkit.report import paper
 from narkit.report.documents import NOT_RUN
@@ -81,7 +82,7 @@ def score_table(grid: Grid, algorithm: str) -> Table:
         for rule in record.rules:
             scores = record.test_scores(algorithm, rule)
             steps = " / ".join(str(step) for step in record.selected[rule].steps)
-            cells = [_each(scores.tolist()), measured(scores), steps, published(system.training, rule, algorithm)]
+            cells = [_each(scores), measured(scores), steps, published(system.training, rule, algorithm)]
             rows.append(TableRow(f"{system.training}_{rule}", f"{system.title}, {rule}", cells))
     headings = [
         Heading("seeds", "each seed"),
@@ -98,7 +99,8 @@ def validation_table(grid: Grid) -> Table:
     rows = []
     for key, label, record in _runs(grid):
         last = record.curve[-1]
-        rows.append(TableRow(key, label, [_percent(last.scores[name]) for name in sets] + [str(last.step)]))
+        scores = [_each(100 * np.array(last.scores[name], dtype=float)) for name in sets]
+        rows.append(TableRow(key, label, [*scores, str(last.step)]))
     headings = [Heading(name, f"{name} (size {size})") for name, size in sets.items()]
     return Table("learning_validation", "Validation", "Run", [*headings, Heading("step", "at step")], rows)
 
@@ -116,10 +118,6 @@ def _runs(grid: Grid) -> list[tuple[str, str, RunRecord]]:
     return [run for system in grid.trained for run in labelled_runs(grid, system)]
 
 
-def _percent(values: Sequence[float | None]) -> str:
-    """Scores of a curve; those of a seed that diverged may be missing."""
-    return _each([math.nan if value is None else 100 * value for value in values])
-
-
-def _each(scores: Sequence[float]) -> str:
+def _each(scores: np.ndarray) -> str:
+    """The scores of all seeds; that of one that diverged may be missing."""
     return " / ".join(f"{score:.2f}" if math.isfinite(score) else MISSING for score in scores)
