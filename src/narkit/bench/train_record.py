@@ -134,10 +134,6 @@ class BenchRecord:
         if implementation == NARKIT:  # no other is evaluated
             self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
 
-    @property
-    def processors(self) -> list[str]:
-        return list(dict.fromkeys(cell.processor for cell in self.cells))
-
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1) + "\n"
 

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, mistakes, one_of, refuse
-from narkit.cli.failures import one_line
 from narkit.cli.help import examples
 from narkit.cli.train import other_settings
 
 if TYPE_CHECKING:
-    from narkit.sweeps.cells import Cell, SweepDirectory
-    from narkit.sweeps.executor import Executor, SweepOptions
-    from narkit.sweeps.sweep import Outcome
+    from narkit.sweeps.cells import Cell
+    from narkit.sweeps.executor import Executor
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -118,7 +112,7 @@ def sweep(
     cluster = {"address": address, "gpus_per_cell": gpus_per_cell, "storage": storage}
     check_places(on, cluster, processes, compile_ahead)
 
-    from narkit.cli.sweep_display import print_plan, print_status
+    from narkit.cli.sweep_display import print_plan, print_status, run
     from narkit.sweeps.cells import SweepDirectory, make_cells
     from narkit.sweeps.executor import SweepOptions
     from narkit.training.sharding import shares
@@ -206,68 +200,3 @@ def _default_folder(cells: Sequence[Cell]) -> Path:
             "folders; sweep them one after the other, or by one preset with --preset",
         )
     return Path("results") / presets[0]
-
-
-def run(
-    console: Console,
-    directory: SweepDirectory,
-    cells: Sequence[Cell],
-    options: SweepOptions,
-    executor: Executor | None,
-) -> NoReturn:
-    """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
-    from narkit.cli.sweep_display import SweepDisplay
-    from narkit.sweeps.cells import SweepError
-    from narkit.sweeps.sweep import run_sweep
-    from narkit.training.checkpoint import CheckpointError
-    from narkit.training.run_directory import RunDirectoryError
-
-    display = SweepDisplay(console, cells, directory, predicts=executor is None)
-    try:
-        with display:
-            outcome = run_sweep(cells, directory, options=options, observer=display, executor=executor)
-    except SweepError as error:
-        refuse(None, str(error))
-    except (CheckpointError, RunDirectoryError, OSError) as error:
-        display.say(f"Error: {one_line(error) if isinstance(error, OSError) else error}", "red")
-        _leave(1)
-    _leave(_summary(display.say, directory, cells, outcome))
-
-
-def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:
-    """Says how the sweep ended and returns the exit code."""
-    from narkit.sweeps.cells import State
-
-    states = [directory.state(cell) for cell in cells]
-    counts = Counter(states)
-    ending = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
-    if set(counts) == {State.FINISHED}:
-        ending = "all cells are finished"
-    if outcome.signal_number is not None:
-        ending += "; stopped by a signal, everything is saved: the same command goes on"
-    elif outcome.out_of_time:
-        ending += "; the budget is spent, everything is saved: the same command goes on"
-    elif outcome.not_started:
-        ending += "; nothing that is left fits into the budget"
-    elif outcome.device_lost:
-        ending += "; the device does not answer this process any more, so nothing else was tried"
-    say(f"{directory.folder}: {ending}")
-    failed = [cell for cell, state in zip(cells, states, strict=True) if state is State.FAILED]
-    for cell in failed:
-        say(f"failed: {cell.name}: {(directory.failure(cell) or '').splitlines()[-1]}", "red")
-    if failed:
-        say("--retry-failed runs them again")
-    if outcome.signal_number is not None:
-        return 128 + outcome.signal_number
-    return 1 if failed or outcome.cannot_go_on else 0
-
-
-def _leave(code: int) -> NoReturn:
-    """Ends the process, at once if a thread still compiles: nothing stops it, and nobody needs what it makes."""
-    from narkit.training.trainer import COMPILING
-
-    if any(thread.name.startswith(COMPILING) for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    raise typer.Exit(code)

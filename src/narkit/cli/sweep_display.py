@@ -1,29 +1,40 @@
-"""How a sweep is shown: a live table on a terminal, a line per event elsewhere."""
+"""How a sweep is shown: a live table on a terminal, a line per event elsewhere; and how it ends."""
 
 from __future__ import annotations
 
 import functools
+import os
+import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
+import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from narkit.cli.choices import refuse
+from narkit.cli.failures import one_line
 from narkit.cli.training_display import seconds
 from narkit.printing import number_table, print_line
 from narkit.report.grid import measured
 from narkit.report.published import published
 from narkit.report.rendering import text
-from narkit.sweeps.cells import Cell, State, SweepDirectory
-from narkit.sweeps.executor import CellProgress, SweepObserver
+from narkit.sweeps.cells import Cell, State, SweepDirectory, SweepError
+from narkit.sweeps.executor import CellProgress, Executor, SweepObserver, SweepOptions
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.sweeps.plan import Predictor
+from narkit.sweeps.sweep import Outcome, run_sweep
 from narkit.sweeps.systems import main_rule, sharing
+from narkit.training.checkpoint import CheckpointError
 from narkit.training.record import RunRecord
+from narkit.training.run_directory import RunDirectoryError
+from narkit.training.trainer import COMPILING
 
 PLAN = "{:44} {:>15} {:>8}" + " {:>8}" * 6  # a line of the plan
 UNFINISHED = (State.LEFT, State.INTERRUPTED, State.RUNNING)
@@ -237,3 +248,58 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
         f"{len(left)} of {len(cells)} cells left: {time_needed}, {programs} compilations, up to {largest / 1e9:.1f} "
         f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}.{guess}"
     )
+
+
+def run(
+    console: Console,
+    directory: SweepDirectory,
+    cells: Sequence[Cell],
+    options: SweepOptions,
+    executor: Executor | None,
+) -> NoReturn:
+    """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
+    display = SweepDisplay(console, cells, directory, predicts=executor is None)
+    try:
+        with display:
+            outcome = run_sweep(cells, directory, options=options, observer=display, executor=executor)
+    except SweepError as error:
+        refuse(None, str(error))
+    except (CheckpointError, RunDirectoryError, OSError) as error:
+        display.say(f"Error: {one_line(error) if isinstance(error, OSError) else error}", "red")
+        _leave(1)
+    _leave(_summary(display.say, directory, cells, outcome))
+
+
+def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:
+    """Says how the sweep ended and returns the exit code."""
+    states = [directory.state(cell) for cell in cells]
+    counts = Counter(states)
+    ending = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
+    if set(counts) == {State.FINISHED}:
+        ending = "all cells are finished"
+    if outcome.signal_number is not None:
+        ending += "; stopped by a signal, everything is saved: the same command goes on"
+    elif outcome.out_of_time:
+        ending += "; the budget is spent, everything is saved: the same command goes on"
+    elif outcome.not_started:
+        ending += "; nothing that is left fits into the budget"
+    elif outcome.device_lost:
+        ending += "; the device does not answer this process any more, so nothing else was tried"
+    say(f"{directory.folder}: {ending}")
+    failed = [cell for cell, state in zip(cells, states, strict=True) if state is State.FAILED]
+    for cell in failed:
+        say(f"failed: {cell.name}: {(directory.failure(cell) or '').splitlines()[-1]}", "red")
+    if failed:
+        say("--retry-failed runs them again")
+    if outcome.signal_number is not None:
+        return 128 + outcome.signal_number
+    return 1 if failed or outcome.cannot_go_on else 0
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process, at once if a thread still compiles: nothing stops it, and nobody needs what it makes."""
+    if any(thread.name.startswith(COMPILING) for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    raise typer.Exit(code)

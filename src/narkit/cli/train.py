@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from narkit.cli import choices
 from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes, refuse
 from narkit.cli.help import examples
-from narkit.printing import print_line, print_table
-
-if TYPE_CHECKING:
-    from narkit.training.config import TrainConfig
-    from narkit.training.record import RunRecord
 
 app = typer.Typer()
 
@@ -84,6 +78,8 @@ def train(
 
         with mistakes():
             Shards.over(config, devices)
+    from narkit.cli.training_display import run_training
+
     run_training(config, folder, tensorboard, wandb, save_every, devices)
 
 
@@ -97,60 +93,3 @@ def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, 
             option = "--algorithm" if name == "algorithms" else f"--{name.replace('_', '-')}"
             raise ValueError(f"expected {option} or --set {name}=…, got both; leave one out")
     return parsed
-
-
-def run_training(
-    config: TrainConfig, out: Path, tensorboard: bool, wandb: bool, save_every: float, devices: int
-) -> None:
-    """Trains with a display and prints the result."""
-
-    from narkit.cli.training_display import LiveDisplay, clear_ends
-    from narkit.training.callbacks import Callback
-    from narkit.training.run import train as run
-
-    console = Console()
-    display = LiveDisplay(console)
-    callbacks: list[Callback] = [display]
-    with mistakes():
-        if tensorboard:
-            from narkit.training.tensorboard import TensorBoard
-
-            callbacks.append(TensorBoard(out / "tensorboard"))
-        if wandb:
-            from narkit.training.weights_and_biases import WeightsAndBiases
-
-            callbacks.append(WeightsAndBiases(out / "wandb"))
-    with clear_ends(console, out), display:
-        record = run(config, out, callbacks=callbacks, save_every=save_every, devices=devices)
-    print_record(console, record)
-    print_line(console, f"record, metrics and checkpoints: {out}")
-
-
-def print_record(console: Console, record: RunRecord) -> None:
-    """The test scores of every rule, with their spread and the number of seeds, beside the paper's under that rule."""
-    from narkit.report.grid import measured
-    from narkit.report.published import published
-    from narkit.report.rendering import text
-
-    config = record.config
-    tables = [(algorithm, "official test split", True) for algorithm in record.test]
-    tables += [(algorithm, name, False) for name, found in record.scored.items() for algorithm in found]
-    for algorithm, instances, official in tables:
-        title = f"{algorithm}, {config.processor}: {instances}, {len(config.seeds)} seeds, micro-F1 in %"
-        header = ("rule", "mean ± std (seeds)", *(["paper"] if official else []), "each seed", "chosen at step")
-        rows = []
-        for rule in record.rules:
-            found = record.test_scores(algorithm, rule) if official else record.scores_on(instances, algorithm, rule)
-            paper = [text(published(config.processor, rule, algorithm))] if official else []
-            seeds = "  ".join(f"{score:.1f}" for score in found)
-            rows.append([rule, text(measured(found)), *paper, seeds, "  ".join(map(str, record.selected[rule].steps))])
-        print_table(console, header, rows, title)
-    for d in record.diverged:
-        console.print(f"seed {d.seed} diverged at step {d.step} on a batch of {d.algorithm}, size {d.size}")
-    for s in record.skipped:
-        console.print(f"seed {s.seed} skipped {len(s.steps)} steps on batches of {s.algorithm}, size {s.size}")
-    print_line(
-        console,
-        f"{record.steps} steps in {record.timings.training:.0f} s, {100 * record.waiting_share:.1f} % of it waiting "
-        f"for data; {100 * record.compiling_share:.0f} % of all time compiling; {record.device}",
-    )

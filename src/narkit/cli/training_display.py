@@ -12,13 +12,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from narkit.cli.choices import plain_errors
-from narkit.printing import print_line
+from narkit.cli.choices import mistakes, plain_errors
+from narkit.printing import print_line, print_table
+from narkit.report.grid import measured
+from narkit.report.published import published
+from narkit.report.rendering import text
 from narkit.training.callbacks import Callback
 from narkit.training.checkpoint import CheckpointError
 from narkit.training.config import TrainConfig
 from narkit.training.interruption import Interrupted
 from narkit.training.progress import Point
+from narkit.training.record import RunRecord
+from narkit.training.run import train
 from narkit.training.trainer import Trainer
 
 BETWEEN_STEPS = 0.05  # seconds: the line is drawn ten times a second, and short steps have no time for more
@@ -136,3 +141,52 @@ def clear_ends(console: Console, folder: Path) -> Iterator[None]:
     except CheckpointError as error:
         print_line(console, f"Error: {error}", "red")
         raise typer.Exit(1) from None
+
+
+def run_training(
+    config: TrainConfig, out: Path, tensorboard: bool, wandb: bool, save_every: float, devices: int
+) -> None:
+    """Trains with a display and prints the result."""
+
+    console = Console()
+    display = LiveDisplay(console)
+    callbacks: list[Callback] = [display]
+    with mistakes():
+        if tensorboard:
+            from narkit.training.tensorboard import TensorBoard
+
+            callbacks.append(TensorBoard(out / "tensorboard"))
+        if wandb:
+            from narkit.training.weights_and_biases import WeightsAndBiases
+
+            callbacks.append(WeightsAndBiases(out / "wandb"))
+    with clear_ends(console, out), display:
+        record = train(config, out, callbacks=callbacks, save_every=save_every, devices=devices)
+    print_record(console, record)
+    print_line(console, f"record, metrics and checkpoints: {out}")
+
+
+def print_record(console: Console, record: RunRecord) -> None:
+    """The test scores of every rule, with their spread and the number of seeds, beside the paper's under that rule."""
+    config = record.config
+    tables = [(algorithm, "official test split", True) for algorithm in record.test]
+    tables += [(algorithm, name, False) for name, found in record.scored.items() for algorithm in found]
+    for algorithm, instances, official in tables:
+        title = f"{algorithm}, {config.processor}: {instances}, {len(config.seeds)} seeds, micro-F1 in %"
+        header = ("rule", "mean ± std (seeds)", *(["paper"] if official else []), "each seed", "chosen at step")
+        rows = []
+        for rule in record.rules:
+            found = record.test_scores(algorithm, rule) if official else record.scores_on(instances, algorithm, rule)
+            paper = [text(published(config.processor, rule, algorithm))] if official else []
+            seeds = "  ".join(f"{score:.1f}" for score in found)
+            rows.append([rule, text(measured(found)), *paper, seeds, "  ".join(map(str, record.selected[rule].steps))])
+        print_table(console, header, rows, title)
+    for d in record.diverged:
+        console.print(f"seed {d.seed} diverged at step {d.step} on a batch of {d.algorithm}, size {d.size}")
+    for s in record.skipped:
+        console.print(f"seed {s.seed} skipped {len(s.steps)} steps on batches of {s.algorithm}, size {s.size}")
+    print_line(
+        console,
+        f"{record.steps} steps in {record.timings.training:.0f} s, {100 * record.waiting_share:.1f} % of it waiting "
+        f"for data; {100 * record.compiling_share:.0f} % of all time compiling; {record.device}",
+    )
