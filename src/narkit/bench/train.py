@@ -15,7 +15,7 @@ import numpy as np
 from narkit import fused, machine
 from narkit.algorithms import ALGORITHMS
 from narkit.bench.compilation import Job, Prepared, compile_together, count_launches, prepare, program_bytes
-from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord, FailedMeasurement, Measurement
+from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord, Measurement
 from narkit.bench.training_steps import NarkitStep, PlainStep, TrainingStep, most_steps
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, TrainingBatch
@@ -102,17 +102,15 @@ def measure(
         tell("compiling " + ", ".join(f"{algorithm} ({processor})" for _, processor, algorithm in group))
         prepared = []
         for kind, processor, algorithm in group:
-            record.forget(kind.implementation, processor, algorithm)
-            try:
+            network = (kind.implementation, processor, algorithm)
+            record.forget(*network)
+            with record.noting_failures(*network, None):  # such as an algorithm that the plain transcription cannot do
                 training_step = kind(options.config(processor, algorithm))
                 prepared.append(prepare(training_step, options.sizes_of(algorithm), options.evaluation))
-            except Exception as error:  # such as an algorithm that the plain transcription cannot do
-                record.failures.append(FailedMeasurement.of(error, kind.implementation, processor, algorithm, None))
-                save()
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
         compilations = compile_together(prepared, steps, options.threads, is_over)
         for one, compilation in zip(prepared, compilations, strict=True):
-            _measure_every_size(options, record, one, tell, is_over)
+            _measure_every_size(options.steps, record, one, tell, is_over)
             record.compilations.append(compilation)
             save()
             yield one
@@ -133,38 +131,20 @@ def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[Narki
 
 
 def _measure_every_size(
-    options: BenchOptions,
-    record: BenchRecord,
-    prepared: Prepared,
-    tell: Callable[[str], None],
-    is_over: Callable[[], bool],
+    steps: int, record: BenchRecord, prepared: Prepared, tell: Callable[[str], None], is_over: Callable[[], bool]
 ) -> None:
     """Measures every size. What fails is noted and does not cost the measurements of the others."""
-    training_step = prepared.training_step
-    config = training_step.config
-    name = config.algorithms[0]
-
-    def failed(size: int, error: Exception) -> None:
-        record.failures.append(FailedMeasurement.of(error, training_step.implementation, config.processor, name, size))
-
+    implementation, processor, algorithm = prepared.network
     for job in prepared.jobs:
         if is_over():
             return
-        tell(f"{name}, {config.processor} ({training_step.implementation}), n = {job.size}")
-        try:
-            if job.error is not None:
-                raise job.error
-            record.cells.append(measure_size(training_step, job, options.steps))
-        except Exception as error:
-            failed(job.size, error)
+        tell(f"{algorithm}, {processor} ({implementation}), n = {job.size}")
+        with record.noting_failures(*prepared.network, job.size):
+            record.cells.append(measure_size(prepared, job, steps))
     if prepared.evaluations is not None and not is_over():
-        tell(f"{name}, {config.processor}: validation and test")
-        try:
-            if prepared.evaluation_error is not None:
-                raise prepared.evaluation_error
+        tell(f"{algorithm}, {processor}: validation and test")
+        with record.noting_failures(*prepared.network, 0):
             record.evaluations.append(prepared.evaluations.timed())
-        except Exception as error:
-            failed(0, error)
 
 
 def warm_up(steps: int) -> int:
@@ -172,17 +152,20 @@ def warm_up(steps: int) -> int:
     return min(LOOK_AHEAD + IN_FLIGHT, max(steps, 2))
 
 
-def measure_size(training_step: TrainingStep, job: Job, steps: int) -> Measurement:
+def measure_size(prepared: Prepared, job: Job, steps: int) -> Measurement:
     """Times the steps of one size and looks at their program."""
+    if job.error is not None:
+        raise job.error
     assert job.batch is not None and job.program is not None
+    training_step, num_nodes = prepared.training_step, job.batch.packed.layout.num_nodes
     loop, outside = _around_the_loop(training_step, job.batch)
     run = pipelined(training_step, job.feed, steps)
-    config = training_step.config
-    algorithm, num_nodes = config.algorithms[0], job.batch.packed.layout.num_nodes
+    paths = {"all": "plain"}
+    if isinstance(training_step, NarkitStep):
+        config = training_step.config
+        paths = fused.report_paths(config.algorithms[0], config.processor, num_nodes, config.hidden_size)
     return Measurement(
-        implementation=training_step.implementation,
-        processor=config.processor,
-        algorithm=algorithm,
+        *prepared.network,
         size=job.size,
         num_nodes=num_nodes,
         steps=steps,
@@ -196,11 +179,7 @@ def measure_size(training_step: TrainingStep, job: Job, steps: int) -> Measureme
         compile_seconds=[job.seconds],
         program_bytes=program_bytes(job.program),
         peak_bytes=machine.peak_memory(),
-        paths=(
-            fused.report_paths(algorithm, config.processor, num_nodes, config.hidden_size)
-            if isinstance(training_step, NarkitStep)
-            else {"all": "plain"}
-        ),
+        paths=paths,
         commit=machine.commit(),
         date=machine.today(),
     )

@@ -126,10 +126,10 @@ def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
     jobs = [job for job in prepared.jobs if job.batch is not None]
     if not jobs:
         return
-    job, training_step = max(jobs, key=lambda job: job.size), prepared.training_step
-    algorithm, processor = training_step.config.algorithms[0], training_step.config.processor
-    title = f"{algorithm}, {processor} ({training_step.implementation}), n = {job.size}"
-    folder /= f"{algorithm}-{processor}-{training_step.implementation}-{job.size}".replace(" ", "-")
+    job = max(jobs, key=lambda job: job.size)
+    implementation, processor, algorithm = prepared.network
+    title = f"{algorithm}, {processor} ({implementation}), n = {job.size}"
+    folder /= f"{algorithm}-{processor}-{implementation}-{job.size}".replace(" ", "-")
     steps = profiling.trace(prepared, job, folder)
     try:
         train_report.print_longest(console, title, folder, steps, profiling.longest_kernels(folder))
