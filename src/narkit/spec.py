@@ -247,8 +247,7 @@ def algorithm(
             for stage, quantities in ((Stage.INPUT, inputs), (Stage.OUTPUT, outputs), (Stage.HINT, hints))
             for name, quantity in quantities.items()
         }
-        declared = len(inputs) + len(hints) + len(outputs)
-        _check_declaration(function, spec, {*inputs, *hints, *outputs}, declared, arguments)
+        _check_declaration(function, spec, len(inputs) + len(hints) + len(outputs), arguments)
         ALGORITHMS.add(
             Algorithm(
                 name=function.__name__,
@@ -272,10 +271,10 @@ def algorithm(
 
 
 def _check_declaration(
-    function: Callable[..., None], spec: Spec, names: set[str], declared: int, arguments: Mapping[str, Argument]
+    function: Callable[..., None], spec: Spec, declared: int, arguments: Mapping[str, Argument]
 ) -> None:
     where = f"algorithm {function.__name__!r}"
-    if len(names) != declared:
+    if len(spec) != declared:
         raise ValueError(f"{where}: a probe name stands in two stages; every probe needs its own name")
     parameters = list(inspect.signature(function).parameters)
     expected = [*arguments, "probes"]

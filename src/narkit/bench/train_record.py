@@ -64,13 +64,7 @@ class FailedMeasurement:
 
     @property
     def where(self) -> str:
-        match self.size:
-            case None:
-                return "the network"
-            case 0:
-                return "validation and test"
-            case size:
-                return f"n = {size}"
+        return {None: "the network", 0: "validation and test"}.get(self.size, f"n = {self.size}")
 
 
 @dataclass

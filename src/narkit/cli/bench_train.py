@@ -8,15 +8,7 @@ from typing import Annotated
 import typer
 
 from narkit.cli import choices
-from narkit.cli.choices import (
-    comma_separated_algorithms,
-    comma_separated_sizes,
-    given_options,
-    mistakes,
-    one_of,
-    plain_errors,
-    refuse,
-)
+from narkit.cli.choices import given_options, mistakes, one_of, plain_errors, refuse
 from narkit.cli.help import examples
 
 # What `bench train --reference-python` takes; the rest of that comparison is fixed.
@@ -77,13 +69,13 @@ def bench_train(
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
     one_of("preset", preset, PRESETS)
     _refuse_without_effect(given_options(context), processors)
-    names = comma_separated_algorithms(None if every_algorithm else algorithm)
+    names = choices.comma_separated_algorithms(None if every_algorithm else algorithm)
     if reference_python is not None:
         with plain_errors("--reference-python"):
             command.compare(reference_python, processors, steps, hidden_size, batch_size, out)
         return
     threads = threads or BenchOptions.threads
-    measured = tuple(comma_separated_sizes(sizes))
+    measured = tuple(choices.comma_separated_sizes(sizes))
     evaluation = every_algorithm and evaluation
     options = BenchOptions(
         algorithms=tuple(names),

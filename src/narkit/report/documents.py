@@ -10,22 +10,10 @@ import math
 import re
 from collections.abc import Sequence
 
-from narkit.report import paper
+from narkit.report import paper, tables
 from narkit.report.grid import ColumnScores, Grid, average
 from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
-from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown, text
-from narkit.report.tables import (
-    COMPARED,
-    SHARE,
-    THOSE_RUN,
-    algorithm_table,
-    compared,
-    difference,
-    has_ours,
-    is_complete,
-    published_average,
-    published_average_of_categories,
-)
+from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, bullets, markdown, text
 from narkit.sweeps.systems import System
 
 NOT_RUN = "not run yet"
@@ -53,12 +41,12 @@ def with_part(document: str, part: str, command: str) -> str:
 
 def readme_part(grid: Grid) -> str:
     """The README's results: one small table of averages, and what was reproduced in a sentence."""
-    columns = [column for column in grid.columns if has_ours(grid, column)]
+    columns = [column for column in grid.columns if tables.has_ours(grid, column)]
     lines = ["| System | Ours | Published | Difference |", "| --- | ---: | ---: | ---: |"]
     for column in columns:
-        scores, theirs = grid.column(column), published_average(column, paper.labels())
+        scores, theirs = grid.column(column), tables.published_average(column, paper.labels())
         ours = scores.average() or _partly(scores)
-        cells = [text(cell) for cell in (ours, theirs, difference(theirs, ours))]
+        cells = [text(cell) for cell in (ours, theirs, tables.difference(theirs, ours))]
         lines.append(f"| {column.title} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *_found(grid, columns), ""])
 
@@ -68,7 +56,7 @@ def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
     reached, missed = [], []
     averages = [(column, average) for column in columns if (average := grid.column(column).average()) is not None]
     for column, ours in averages:
-        if theirs := published_average(column, paper.labels()):
+        if theirs := tables.published_average(column, paper.labels()):
             # Two standard errors of our average: below that by more than chance.
             error = (ours.std or 0.0) / math.sqrt(ours.seeds or 1)
             (reached if ours.mean >= theirs.mean - 2 * error else missed).append(column.title)
@@ -116,12 +104,12 @@ def results_part(grid: Grid) -> str:
         "anything was run."
         + (" The average over those run compares the same algorithms on both sides." if left else ""),
         "",
-        markdown(algorithm_table(grid), not_run=NOT_RUN),
+        markdown(tables.algorithm_table(grid), not_run=NOT_RUN),
     ]
     if grid.cells:
         parts += [f"![Test scores by category beside the paper's]({FIGURES}/{CATEGORIES}.png)", ""]
         parts += [f"![Learning curves by algorithm]({FIGURES}/{CURVES}.png)", ""]
-    parts += [f"- {line}" for line in remarks(grid)] + ([""] if remarks(grid) else [])
+    parts += bullets(remarks(grid))
     parts += [origin(grid) + (f" {left} of {cells_wanted(grid)} cells are {NOT_RUN}." if left else ""), ""]
     return "\n".join(parts)
 
@@ -129,7 +117,7 @@ def results_part(grid: Grid) -> str:
 def highest_averages(grid: Grid) -> str:
     """Which column has the highest average over the thirty algorithms, ours and in the paper; empty without both."""
     ours = [(grid.column(column).average(), column.title) for column in grid.columns]
-    theirs = [(published_average(column, paper.labels()), column.title) for column in grid.columns]
+    theirs = [(tables.published_average(column, paper.labels()), column.title) for column in grid.columns]
     known = [[(score.mean, title) for score, title in side if score is not None] for side in (ours, theirs)]
     if not all(known):
         return ""
@@ -145,22 +133,24 @@ def headline_table(grid: Grid) -> Table:
 
     While cells are missing, also those over the others.
     """
-    columns = [column for column in grid.columns if has_ours(grid, column)]
-    complete, rows = is_complete(grid, columns), []
+    columns = [column for column in grid.columns if tables.has_ours(grid, column)]
+    complete, rows = tables.is_complete(grid, columns), []
     groups = {"average_of_algorithms": "Average over 30", "average_of_categories": "Average of 8 categories"}
     if not complete:
-        groups[THOSE_RUN] = "Average over those run"
-    headings = [Heading(f"{key}_{what}", what, group) for key, group in groups.items() for what in COMPARED]
+        groups[tables.THOSE_RUN] = "Average over those run"
+    headings = [Heading(f"{key}_{what}", what, group) for key, group in groups.items() for what in tables.COMPARED]
     headings += [] if complete else [Heading("run", "Run")]
     for column in columns:
         scores = grid.column(column)
         pairs: list[tuple[Entry, Entry]] = [
-            (published_average(column, paper.labels()), scores.average()),
-            (published_average_of_categories(column), scores.average_of_categories()),
-            (published_average(column, scores.runs), scores.average_of_those_run()),
+            (tables.published_average(column, paper.labels()), scores.average()),
+            (tables.published_average_of_categories(column), scores.average_of_categories()),
+            (tables.published_average(column, scores.runs), scores.average_of_those_run()),
         ]
-        cells = [cell for theirs, ours in pairs[: len(groups)] for cell in compared(theirs, ours or _partly(scores))]
-        cells += [] if complete else [Number(len(scores.runs), SHARE)]
+        cells = [
+            cell for theirs, ours in pairs[: len(groups)] for cell in tables.compared(theirs, ours or _partly(scores))
+        ]
+        cells += [] if complete else [Number(len(scores.runs), tables.SHARE)]
         rows.append(TableRow(column.name, f"{column.title} (rule {column.rule})", cells))
     return Table("headline", "Averages", "System", headings, rows)
 

@@ -22,7 +22,7 @@ from narkit.report.paper import Score
 from narkit.report.precision import precision_part
 from narkit.report.provenance import origin, remarks
 from narkit.report.published import algorithm_scores
-from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown, text
+from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, bullets, markdown, text
 from narkit.report.tables import RULES, rules
 from narkit.sweeps.systems import System
 from narkit.training.record import RunRecord
@@ -75,22 +75,20 @@ def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
 def reproduction_part(grid: Grid) -> str:
     """The generated part of `docs/reproduction.md`."""
     grid = _by_published_protocols(grid)
-    parts = [origin(grid), "", *(f"- {line}" for line in remarks(grid))]
-    parts += [""] if remarks(grid) else []
+    parts = [origin(grid), "", *bullets(remarks(grid))]
     for column in grid.columns:
         if algorithm_scores(column):
             parts += [f"### {column.title}", "", _verdict(grid, column), "", markdown(agreement_table(grid, column))]
     parts += ["### What the selection rule changes", "", RULES, ""]
     if grid.trained:
-        parts += [markdown(rule_averages(grid)), *(f"- {line}" for line in rule_remarks(grid)), ""]
+        parts += [markdown(rule_averages(grid)), *bullets(rule_remarks(grid))]
     else:
         parts += [f"All rules: {NOT_RUN}.", ""]
     if precision := precision_part(grid):
         parts += ["### Precision", "", *precision, ""]
     parts += ["### Time", ""]
     if grid.trained:
-        parts += [markdown(time_table(grid))]
-        parts += [TIME, "", *(f"- {line}" for line in running_lines(grid)), ""]
+        parts += [markdown(time_table(grid)), TIME, "", *bullets(running_lines(grid))]
     else:
         parts += [f"All cells: {NOT_RUN}.", ""]
     return "\n".join(parts)
