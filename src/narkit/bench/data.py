@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 import narkit.algorithms  # registers the algorithms
 from narkit import machine
@@ -76,7 +76,7 @@ def measure(
     names: Sequence[str], sizes: Sequence[int], seconds: float, reference_python: Path | None, console: Console
 ) -> DataRecord:
     """Measures the named algorithms at every size; the reference in turn with ours."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     cells = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(machine.one_core())

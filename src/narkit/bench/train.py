@@ -71,11 +71,8 @@ def new_record(options: BenchOptions) -> BenchRecord:
     return BenchRecord(
         device=machine.device_name(),
         backend=jax.default_backend(),
-        hidden_size=options.hidden_size,
-        batch_size=options.batch_size,
-        num_seeds=options.num_seeds,
-        preset=options.preset,
         sizes=list(options.sizes),
+        **{name: getattr(options, name) for name in ("hidden_size", "batch_size", "num_seeds", "preset")},
         compilation_cache=jax.config.jax_compilation_cache_dir is not None,  # type: ignore[attr-defined]
         **machine.circumstances(*PACKAGES),
     )

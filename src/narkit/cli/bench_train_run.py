@@ -19,14 +19,8 @@ from narkit.bench.training_steps import load_plain_team
 from narkit.cli.choices import plain_errors, store
 from narkit.printing import print_line
 
-SETTINGS = (
-    "device",
-    "sizes",
-    "hidden_size",
-    "batch_size",
-    "num_seeds",
-    "preset",
-)  # measurements of a record share them
+# What the measurements of a record share.
+SETTINGS = ("device", "sizes", "hidden_size", "batch_size", "num_seeds", "preset")
 WIDTH = 190  # of the tables where no terminal says otherwise
 
 

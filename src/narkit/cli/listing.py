@@ -127,21 +127,13 @@ def describe_systems() -> list[dict[str, Any]]:
     """The systems that tables compare: what is trained, by which preset, and the rule that was fixed for it."""
     from narkit.sweeps.systems import SYSTEMS
 
-    return [
-        {
-            "name": system.name,
-            "title": system.title,
-            "processor": system.processor,
-            "options": dict(system.options),
-            "settings": dict(system.settings),
-            "preset": system.preset,
-            "rule": system.rule,
-            "seeds": system.num_seeds,
-            "summary": f"{system.title}: processor {system.processor}, preset {system.preset}, rule {system.rule}, "
-            f"{system.num_seeds} seeds",
-        }
-        for system in SYSTEMS.values()
-    ]
+    described = []
+    for system in SYSTEMS.values():
+        fields = ("name", "title", "processor", "options", "settings", "preset", "rule")
+        entry = {name: getattr(system, name) for name in fields} | {"seeds": system.num_seeds}
+        recipe = f"processor {system.processor}, preset {system.preset}, rule {system.rule}, {system.num_seeds} seeds"
+        described.append(entry | {"summary": f"{system.title}: {recipe}"})
+    return described
 
 
 def describe_rules() -> list[dict[str, Any]]:

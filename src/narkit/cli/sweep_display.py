@@ -251,11 +251,7 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
 
 
 def run(
-    console: Console,
-    directory: SweepDirectory,
-    cells: Sequence[Cell],
-    options: SweepOptions,
-    executor: Executor | None,
+    console: Console, directory: SweepDirectory, cells: Sequence[Cell], options: SweepOptions, executor: Executor | None
 ) -> NoReturn:
     """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
     display = SweepDisplay(console, cells, directory, predicts=executor is None)

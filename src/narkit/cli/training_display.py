@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from narkit.cli.choices import mistakes, plain_errors
 from narkit.printing import print_line, print_table
@@ -34,16 +34,8 @@ class LiveDisplay(Callback):
 
     def __init__(self, console: Console):
         self.console = console
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        )
+        state = (MofNCompleteColumn(), "{task.fields[state]}", "left", TimeRemainingColumn())
+        self._progress = Progress("{task.description}", BarColumn(), *state, console=console, transient=True)
         self._task = self._progress.add_task("starting", total=None, state="")
         self._began, self._first = 0.0, 0  # when this process began to train, and at which step
         self._live = console.is_terminal

@@ -6,18 +6,15 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from narkit.algorithms.meanings import LETTERS
-from narkit.report.drawings import WINDOWS, drawing
 from narkit.report.panels import CENTRE, CHANGED, FAINT, INK, LINE, SOFT, TONES, Moment, number, tone
 from narkit.report.panels.marks import draw_square, draw_tag
-from narkit.spec import ALGORITHMS
 
 BAR = "#a9bdd8"
 
 
 def draw_array_panel(axis: Axes, moment: Moment) -> None:
     """Bars in the order in which the array stands, the names of pointers below them, parts as brackets."""
-    inputs = {name: values[0] for name, values in moment.batch.inputs.items()}
-    described = drawing(ALGORITHMS[moment.batch.algorithm], inputs)
+    described = moment.drawing
     heights = np.array(described["heights"])
     nodes = _order(moment)
     slots = {node: slot for slot, node in enumerate(nodes)}
@@ -39,9 +36,9 @@ def draw_array_panel(axis: Axes, moment: Moment) -> None:
             draw_tag(axis, moment, name, sign, (slots[node], depth - 0.13 * span * place))
     deepest = moment.deepest_tags()
     depth -= 0.13 * span * deepest
-    for place, window in enumerate(WINDOWS.get(moment.batch.algorithm, [])):
+    for place, window in enumerate(described["windows"]):
         _bracket(axis, moment, window, slots, depth - 0.13 * span * place, span, TONES[place])
-    depth -= 0.13 * span * len(WINDOWS.get(moment.batch.algorithm, []))
+    depth -= 0.13 * span * len(described["windows"])
     if described["line"] is not None:
         axis.axhline(described["line"], color=TONES[3], linestyle="--", linewidth=1.2, zorder=3)
     for name, sign in moment.signs("arrow").items():

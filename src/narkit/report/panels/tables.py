@@ -45,14 +45,10 @@ def draw_tables_panel(axis: Axes, moment: Moment) -> None:
 
 
 def _frame(moment: Moment) -> tuple[range, range, bool]:
-    count = moment.num_nodes
-    if "string" in moment.batch.inputs:
-        split = int((moment.input("string") == 0).sum())
-        return range(split), range(split, count), False
     if "adj" in moment.batch.inputs:
-        return range(count), range(count), False
-    first = 1 if moment.batch.algorithm == "matrix_chain_order" else 0
-    return range(first, count), range(first, count), True
+        return range(moment.num_nodes), range(moment.num_nodes), False
+    described = moment.drawing
+    return range(*described["rows"]), range(*described["columns"]), "triangle" in described
 
 
 def _names(moment: Moment, nodes: range) -> list[str]:
