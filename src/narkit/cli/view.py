@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from narkit.cli import choices, instances
 from narkit.cli.choices import known_algorithm, plain_errors, refuse
 from narkit.cli.help import examples
 from narkit.cli.solve import CommandWithExamples, solved
-
-if TYPE_CHECKING:
-    from narkit.solve.viewer import Run
 
 DEFAULT_SIZE, DENSITY = 8, 0.6
 
@@ -44,8 +41,12 @@ def view(
 
     Takes an instance as `narkit solve` does, or makes a random one. Networks with attention (team) show that, too.
     """
+    import narkit
+    from narkit.data.eventful import eventful_run, readable_size
+    from narkit.data.execution import random_run
     from narkit.files import check_place
-    from narkit.solve.viewer import View, page, run_of_answer
+    from narkit.solve import weights as published
+    from narkit.solve.viewer import View, page, run_of, run_of_answer
 
     name = known_algorithm(algorithm)
     own = instances.typed(context.params)
@@ -57,19 +58,9 @@ def view(
         if own:
             run = run_of_answer(solved(name, weights, **instances.given_instance(name, own)))
         else:
-            run = _random_run(name, size, seed, weights)
+            network = weights or published.best(name).name
+            size = readable_size(name, DEFAULT_SIZE) if size is None else size
+            truth = eventful_run(name, size, DENSITY) if seed is None else random_run(name, size, seed, DENSITY)
+            run = run_of(truth, narkit.load(network), network=network)
         file = View(page(run)).save(out)
     typer.echo(f"{file}: {run.network} on {name}, {run.num_steps} steps; open it in a browser")
-
-
-def _random_run(algorithm: str, size: int | None, seed: int | None, weights: str | None) -> Run:
-    import narkit
-    from narkit.data.eventful import eventful_run, readable_size
-    from narkit.data.execution import random_run
-    from narkit.solve import weights as published
-    from narkit.solve.viewer import run_of
-
-    chosen = weights or published.best(algorithm).name
-    size = readable_size(algorithm, DEFAULT_SIZE) if size is None else size
-    truth = eventful_run(algorithm, size, DENSITY) if seed is None else random_run(algorithm, size, seed, DENSITY)
-    return run_of(truth, narkit.load(chosen), network=chosen)
