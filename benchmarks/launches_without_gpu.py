@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     program = compiled(given.description.read_text(), *network, given.size, given.mode)
     found = launches.count(program)
     print(f"launches per processor step of {given.processor} on {given.algorithm}, {given.size} nodes, {given.mode}:")
-    print("forward ", found.forward.kinds)
-    print("backward", found.backward.kinds)
+    print("forward ", found["forward"])
+    print("backward", found["backward"])
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def _users_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         spec.loader.exec_module(sys.modules[name])
     yield
     del sys.modules["my_algorithms"], sys.modules["my_processor"]
-    del narkit.ALGORITHMS._algorithms[ALGORITHM], narkit.PROCESSORS[PROCESSOR]
+    del narkit.ALGORITHMS[ALGORITHM], narkit.PROCESSORS[PROCESSOR]
 
 
 def test_they_are_not_of_the_package() -> None:

@@ -6,9 +6,11 @@ import contextlib
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import narkit
 
@@ -70,6 +72,16 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{head}+" if changed else head
+
+
+def today() -> str:
+    """The date as records keep it, in universal time."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def circumstances(*packages: str) -> dict[str, Any]:
+    """What every record of measurements says: the processor, the commit, the date, and versions of packages."""
+    return {"cpu": cpu_model(), "commit": commit(), "date": today(), "versions": versions(*packages)}
 
 
 @contextlib.contextmanager

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
@@ -16,12 +16,15 @@ def print_line(console: Console, text: str, style: str | None = None) -> None:
 
 def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Prints a table whose first column holds names and whose others hold numbers."""
-    from rich.table import Table
-    from rich.text import Text
+    console.print(number_table(header, rows, title))
+
+
+def number_table(header: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
+    """A table whose first column holds names and whose others hold numbers."""
 
     table = Table(title=title or None, title_justify="left")
     for i, column in enumerate(header):
         table.add_column(column, justify="right" if i else "left")
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table)
+    return table

@@ -8,6 +8,7 @@ expected with an example, and what came.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -16,12 +17,14 @@ import numbers
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 from narkit.errors import UnknownNameError
 
 FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+SIMPLE = {bool: "true or false", int: "whole numbers", float: "numbers", str: "words"}  # kinds, and several of them
+UNIONS = (types.UnionType, typing.Union)
 LARGEST = 2**63  # whole numbers beyond it fit into no array
 MOST = 100_000  # values in a list
 
@@ -89,9 +92,8 @@ def word(name: str, value: object, example: object = None) -> str:
 def read(kind: Any, name: str, value: object, example: object = None) -> Any:
     """A value from Python or JSON, checked against the annotation `kind` of the field `name`."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        others = [each for each in inner if each is not type(None)]
-        return None if value is None else read(others[0], name, value, example)
+    if origin in UNIONS:
+        return None if value is None else read(_without_none(inner), name, value, example)
     if origin is tuple:
         return _read_several(inner[0], name, value, example)
     if origin is not None and issubclass(origin, Mapping):
@@ -100,13 +102,13 @@ def read(kind: Any, name: str, value: object, example: object = None) -> Any:
         return dict(value)
     if dataclasses.is_dataclass(kind):
         return _read_record(kind, name, value)
-    simple: dict[Any, Callable[[], Any]] = {
-        bool: lambda: flag(name, value),
-        int: lambda: whole_number(name, value, example=example),
-        float: lambda: number(name, value, example),
-        str: lambda: word(name, value, example),
-    }
-    return simple[kind]() if kind in simple else value
+    if kind is bool:
+        return flag(name, value)
+    if kind is int:
+        return whole_number(name, value, example=example)
+    if kind is float:
+        return number(name, value, example)
+    return word(name, value, example) if kind is str else value
 
 
 def _read_several(kind: Any, name: str, value: object, example: object) -> tuple[Any, ...]:
@@ -163,48 +165,38 @@ def parse(kind: type, name: str, text: str) -> Any:
 
 def _parse(kind: Any, name: str, text: str, example: object) -> Any:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        if text.lower() in ("none", "null"):
-            return None
-        return _parse(next(each for each in inner if each is not type(None)), name, text, example)
-    if kind is bool:
-        if text.lower() not in FLAGS:
-            raise SettingError(name, "true or false", text)
-        return FLAGS[text.lower()]
-    if kind is int:
-        if not re.fullmatch(r"[+-]?\d+(_\d+)*", text, re.ASCII) or len(text) > 30:
-            raise SettingError(name, "a whole number", text, example)
-        return whole_number(name, int(text), example=example)
-    if kind is float:
-        try:
-            return number(name, float(text), example)
-        except ValueError:
-            raise SettingError(name, "a finite number", text, example) from None
-    if kind is str:
-        return word(name, text.strip("\"'"), example)
-    if origin is tuple and inner[0] in (bool, int, float, str) and not text.startswith("["):
-        parts = [part.strip() for part in text.split(",")] if text else []
-        return tuple(_parse(inner[0], name, part, example) for part in parts)
-    return read(kind, name, _json(kind, name, text, example), example)
-
-
-def _json(kind: Any, name: str, text: str, example: object) -> Any:
+    if origin in UNIONS:
+        return None if text.lower() in ("none", "null") else _parse(_without_none(inner), name, text, example)
+    if origin is tuple and inner[0] in SIMPLE and not text.startswith("["):
+        parts = text.split(",") if text else []
+        return tuple(_parse(inner[0], name, part.strip(), example) for part in parts)
+    if kind in SIMPLE:
+        return read(kind, name, _from_word(kind, text), example)
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise SettingError(name, f"{_described(kind)} as JSON", text, example) from None
+        return read(kind, name, json.loads(text), example)
+    except (json.JSONDecodeError, RecursionError):
+        expected = f"a list of {_plural(inner[0])}" if origin is tuple else "a mapping of names to values"
+        raise SettingError(name, f"{expected} as JSON", text, example) from None
 
 
-def _described(kind: Any) -> str:
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple:
-        return f"a list of {_plural(inner[0])}"
-    return "a mapping of names to values"
+def _from_word(kind: type, text: str) -> Any:
+    """What a word stands for; the word itself if it is not of its kind, so that `read` refuses it."""
+    if kind is bool:
+        return FLAGS.get(text.lower(), text)
+    if kind is int:
+        return int(text) if re.fullmatch(r"[+-]?\d+(_\d+)*", text, re.ASCII) and len(text) <= 30 else text
+    if kind is float:
+        with contextlib.suppress(ValueError):
+            return float(text) if math.isfinite(float(text)) else text
+    return text.strip("\"'") if kind is str else text
 
 
 def _plural(kind: Any) -> str:
-    simple = {bool: "true or false", int: "whole numbers", float: "numbers", str: "words"}
-    return simple.get(kind, "mappings" if dataclasses.is_dataclass(kind) else "values")
+    return SIMPLE.get(kind, "mappings" if dataclasses.is_dataclass(kind) else "values")
+
+
+def _without_none(kinds: tuple[Any, ...]) -> Any:
+    return next(kind for kind in kinds if kind is not type(None))
 
 
 @functools.cache

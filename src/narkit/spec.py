@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -85,38 +85,32 @@ class Probe:
                 return "int16"
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A probe without its stage: what the decorator's `inputs`, `hints` and `outputs` are written in."""
+Quantity = functools.partial[Probe]
+"""A probe that waits for its stage: what the decorator's `inputs`, `hints` and `outputs` are written in."""
 
-    location: Location
-    kind: Kind
-    meaning: str
-    num_classes: int = 0
-    constant: bool = False
 
-    def at(self, stage: Stage) -> Probe:
-        return Probe(stage, self.location, self.kind, self.meaning, self.num_classes, self.constant)
+def _quantity(location: Location, kind: Kind | str, meaning: str, classes: int) -> Quantity:
+    return functools.partial(Probe, location=location, kind=Kind(kind), meaning=meaning, num_classes=classes)
 
 
 def node(kind: Kind | str, meaning: str, classes: int = 0) -> Quantity:
     """A value per node, for the decorator's `inputs`, `hints` and `outputs`."""
-    return Quantity(Location.NODE, Kind(kind), meaning, classes)
+    return _quantity(Location.NODE, kind, meaning, classes)
 
 
 def edge(kind: Kind | str, meaning: str, classes: int = 0) -> Quantity:
     """A value per ordered pair of nodes."""
-    return Quantity(Location.EDGE, Kind(kind), meaning, classes)
+    return _quantity(Location.EDGE, kind, meaning, classes)
 
 
 def graph(kind: Kind | str, meaning: str, classes: int = 0) -> Quantity:
     """A value for the whole instance."""
-    return Quantity(Location.GRAPH, Kind(kind), meaning, classes)
+    return _quantity(Location.GRAPH, kind, meaning, classes)
 
 
 def constant(quantity: Quantity) -> Quantity:
     """A hint that never changes during a run: the function fills it once, without a step index."""
-    return replace(quantity, constant=True)
+    return functools.partial(quantity, constant=True)
 
 
 @dataclass(frozen=True)
@@ -188,32 +182,23 @@ def stage_of(spec: Spec, stage: Stage) -> dict[str, Probe]:
     return {name: probe for name, probe in spec.items() if probe.stage is stage}
 
 
-class Registry(Mapping[str, Algorithm]):
+class Registry(dict[str, Algorithm]):
     """The algorithms by name. An unknown name raises and proposes the nearest."""
 
-    def __init__(self) -> None:
-        self._algorithms: dict[str, Algorithm] = {}
-
     def add(self, entry: Algorithm) -> None:
-        known = self._algorithms.get(entry.name)
+        known = self.get(entry.name)
         if known is not None and known.function.__module__ != entry.function.__module__:
             raise ValueError(
                 f"an algorithm named {entry.name!r} exists already, in {known.function.__module__}; "
                 f"give the function in {entry.function.__module__} another name"
             )
-        self._algorithms[entry.name] = entry
+        self[entry.name] = entry
 
     def __getitem__(self, name: str) -> Algorithm:
         try:
-            return self._algorithms[name]
+            return super().__getitem__(name)
         except (KeyError, TypeError):
-            raise UnknownNameError("algorithm", name, self._algorithms) from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._algorithms)
-
-    def __len__(self) -> int:
-        return len(self._algorithms)
+            raise UnknownNameError("algorithm", name, self) from None
 
     def __repr__(self) -> str:
         return f"<{len(self)} algorithms: {', '.join(self)}>"
@@ -258,12 +243,11 @@ def algorithm(
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         spec = {
-            name: quantity.at(stage)
+            name: quantity(stage)
             for stage, quantities in ((Stage.INPUT, inputs), (Stage.OUTPUT, outputs), (Stage.HINT, hints))
             for name, quantity in quantities.items()
         }
-        declared = len(inputs) + len(hints) + len(outputs)
-        _check_declaration(function, spec, {*inputs, *hints, *outputs}, declared, arguments)
+        _check_declaration(function, spec, len(inputs) + len(hints) + len(outputs), arguments)
         ALGORITHMS.add(
             Algorithm(
                 name=function.__name__,
@@ -287,10 +271,10 @@ def algorithm(
 
 
 def _check_declaration(
-    function: Callable[..., None], spec: Spec, names: set[str], declared: int, arguments: Mapping[str, Argument]
+    function: Callable[..., None], spec: Spec, declared: int, arguments: Mapping[str, Argument]
 ) -> None:
     where = f"algorithm {function.__name__!r}"
-    if len(names) != declared:
+    if len(spec) != declared:
         raise ValueError(f"{where}: a probe name stands in two stages; every probe needs its own name")
     parameters = list(inspect.signature(function).parameters)
     expected = [*arguments, "probes"]

@@ -10,7 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from narkit.cli import app
-from narkit.cli.train import print_record
+from narkit.cli.training_display import print_record
 from narkit.report import paper, writing
 from narkit.report.grid import read_grid
 from narkit.report.learning import FREE, learning_part

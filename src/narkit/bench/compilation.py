@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import jax
 
@@ -35,34 +36,36 @@ class Prepared:
     training_step: TrainingStep
     jobs: list[Job]
     evaluations: Evaluations | None = None
-    evaluation_seconds: list[float] = field(default_factory=list)
-    evaluation_error: Exception | None = None
+
+    @property
+    def network(self) -> tuple[str, str, str]:
+        """The implementation, the processor and the algorithm."""
+        config = self.training_step.config
+        return self.training_step.implementation, config.processor, config.algorithms[0]
 
     @property
     def seconds(self) -> list[float]:
         """How long each program took to compile."""
-        return [job.seconds for job in self.jobs if job.program is not None] + self.evaluation_seconds
+        evaluations = self.evaluations.seconds if self.evaluations is not None else []
+        return [job.seconds for job in self.jobs if job.program is not None] + evaluations
 
 
 def prepare(training_step: TrainingStep, sizes: Sequence[int], evaluation: bool) -> Prepared:
     """Lays out what has to be compiled for a training step."""
     jobs = [Job(size, Feed(training_step.config.replace(sizes=(size,)))) for size in sizes]
-    if not (evaluation and isinstance(training_step, NarkitStep)):
-        return Prepared(training_step, jobs)
-    return Prepared(training_step, jobs, Evaluations(training_step))
+    if evaluation and isinstance(training_step, NarkitStep):
+        return Prepared(training_step, jobs, Evaluations(training_step))
+    return Prepared(training_step, jobs)
 
 
 def compile_together(
     group: Sequence[Prepared], steps: int, threads: int, is_over: Callable[[], bool]
 ) -> list[Compilation]:
     """Compiles programs, as many at a time as there are threads. Errors stay with their job."""
-    tasks: list[Callable[[], None]] = []
+    tasks: list[Callable[[], object]] = []
     for prepared in group:
-        tasks += [lambda p=prepared, job=job: _compile_job(p.training_step, job, steps) for job in prepared.jobs]
-        if prepared.evaluations is not None:
-            tasks += [
-                lambda p=prepared, run=run: _compile_evaluation(p, run) for run in prepared.evaluations.compile_jobs()
-            ]
+        tasks += [functools.partial(_compile_job, prepared.training_step, job, steps) for job in prepared.jobs]
+        tasks += prepared.evaluations.compile_jobs() if prepared.evaluations is not None else []
     start = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda task: None if is_over() else task(), tasks))
@@ -70,12 +73,9 @@ def compile_together(
     everything = sum(sum(prepared.seconds) for prepared in group) or 1.0
     found = []
     for prepared in group:
-        config, seconds = prepared.training_step.config, prepared.seconds
+        seconds = prepared.seconds
         share = elapsed * sum(seconds) / everything
-        implementation = prepared.training_step.implementation
-        found.append(
-            Compilation(implementation, config.processor, config.algorithms[0], len(seconds), share, threads, seconds)
-        )
+        found.append(Compilation(*prepared.network, len(seconds), share, threads, seconds))
     return found
 
 
@@ -91,24 +91,14 @@ def _compile_job(training_step: TrainingStep, job: Job, steps: int) -> None:
         job.error = error
 
 
-def _compile_evaluation(prepared: Prepared, run: Callable[[], object]) -> None:
-    start = time.perf_counter()
-    try:
-        run()
-        prepared.evaluation_seconds.append(time.perf_counter() - start)
-    except Exception as error:
-        prepared.evaluation_error = error
-
-
 def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | None:
     """Operations that a program launches; None where they are not counted: on CPUs they are no kernels."""
     if jax.default_backend() != "gpu":
         return None
     try:
-        found = launches.count(program.as_text() or "")
+        return launches.count(program.as_text() or "")
     except launches.UnreadableProgram:
         return None
-    return {"forward": found.forward.kinds, "backward": found.backward.kinds, "outside": found.outside.kinds}
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:

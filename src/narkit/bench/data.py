@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 import narkit.algorithms  # registers the algorithms
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
-from narkit.bench.tables import markdown_page, versions_in_words
+from narkit.bench.tables import Page, versions_in_words
 from narkit.data.execution import check_size, sample
-from narkit.printing import print_line, print_table
 from narkit.spec import ALGORITHMS
 
 BATCH_SIZE = 32
@@ -75,37 +76,34 @@ def measure(
     names: Sequence[str], sizes: Sequence[int], seconds: float, reference_python: Path | None, console: Console
 ) -> DataRecord:
     """Measures the named algorithms at every size; the reference in turn with ours."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     cells = []
-    with machine.one_core(), Progress(*columns, console=console, transient=True) as progress:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(machine.one_core())
+        progress = stack.enter_context(Progress(*columns, console=console, transient=True))
         task = progress.add_task("starting", total=len(names) * len(sizes))
-        reference = None if reference_python is None else Reference(reference_python)
-        try:
-            for name in names:  # sizes that do not fit, before anything is measured
-                for size in sizes:
-                    check_size(ALGORITHMS[name], size, BATCH_SIZE)
-            for name in names:
-                for size in sizes:
-                    progress.update(task, description=f"{name}, n = {size}")
-                    theirs = None if reference is None else reference.microseconds(name, size, seconds)
-                    cells.append(SampleTime(name, size, our_microseconds(name, size, seconds), theirs))
-                    progress.advance(task)
-            progress.update(task, description="first samples in fresh processes")
-            startup = _startup([name for name in names if ALGORITHMS[name].function.__module__.startswith("narkit.")])
-        finally:
-            if reference is not None:
-                reference.close()
+        reference = None
+        if reference_python is not None:
+            process = ReferenceProcess(reference_python, REFERENCE_SCRIPT, machine.SINGLE_THREADED)
+            reference = stack.enter_context(process)
+        for name, size in itertools.product(names, sizes):  # sizes that do not fit, before anything is measured
+            check_size(ALGORITHMS[name], size, BATCH_SIZE)
+        for name, size in itertools.product(names, sizes):
+            progress.update(task, description=f"{name}, n = {size}")
+            asked = {"algorithm": name, "size": size, "batch_size": BATCH_SIZE, "seconds": seconds}
+            theirs = None if reference is None else reference.ask(asked)["microseconds"]
+            cells.append(SampleTime(name, size, our_microseconds(name, size, seconds), theirs))
+            progress.advance(task)
+        progress.update(task, description="first samples in fresh processes")
+        startup = _startup([name for name in names if ALGORITHMS[name].function.__module__.startswith("narkit.")])
     return DataRecord(
         cells=cells,
         sizes=list(sizes),
         batch_size=BATCH_SIZE,
         seconds_per_measurement=seconds,
-        cpu=machine.cpu_model(),
-        commit=machine.commit(),
-        date=time.strftime("%Y-%m-%d", time.gmtime()),
-        versions={"narkit": narkit.__version__, **machine.versions("numpy", "numba")},
         reference_versions=None if reference is None else reference.versions,
         startup=startup,
+        **machine.circumstances("narkit", "numpy", "numba"),
     )
 
 
@@ -119,17 +117,6 @@ def our_microseconds(name: str, size: int, seconds: float) -> float:
         sample(name, size=size, batch_size=BATCH_SIZE, seed=0, step=WARM_UP_BATCHES + len(times))
         times.append(time.perf_counter() - start)
     return statistics.median(times) / BATCH_SIZE * 1e6
-
-
-class Reference(ReferenceProcess):
-    """dm-clrs's sampler in another interpreter, on one core."""
-
-    def __init__(self, python: Path):
-        super().__init__(python, REFERENCE_SCRIPT, machine.SINGLE_THREADED)
-
-    def microseconds(self, name: str, size: int, seconds: float) -> float:
-        request = {"algorithm": name, "size": size, "batch_size": BATCH_SIZE, "seconds": seconds}
-        return self.ask(request)["microseconds"]
 
 
 def _startup(names: Sequence[str]) -> dict[str, float]:
@@ -149,28 +136,24 @@ def _startup(names: Sequence[str]) -> dict[str, float]:
 
 def _rows(record: DataRecord) -> Iterator[list[str]]:
     """The table: one row per algorithm, then the geometric means and the minima of the ratios."""
-    by_place = {(cell.algorithm, cell.size): cell for cell in record.cells}
-    for name in dict.fromkeys(cell.algorithm for cell in record.cells):
-        row = [name]
-        for size in record.sizes:
-            cell = by_place[name, size]
-            row.append(_number(cell.ours))
-            if record.reference_versions is not None:
-                row += [_number(cell.reference), f"{_number(cell.ratio)}×"]
-        yield row
-    summaries: list[tuple[str, Callable[[list[float]], float]]] = [
-        ("geometric mean", statistics.geometric_mean),
-        ("minimum", min),
-    ]
-    for title, summarise in summaries:
-        row = [title]
-        for size in record.sizes:
-            cells = [cell for cell in record.cells if cell.size == size]
-            row.append(_number(summarise([cell.ours for cell in cells])))
-            if record.reference_versions is not None:
-                theirs = [cell.reference for cell in cells if cell.reference is not None]
-                row += [_number(summarise(theirs)), f"{_number(summarise(record.ratios(size)))}×"]
-        yield row
+    at_size = {size: [cell for cell in record.cells if cell.size == size] for size in record.sizes}
+    for cells in zip(*at_size.values(), strict=True):  # of one algorithm
+        yield [cells[0].algorithm, *_columns(record, [(cell.ours, cell.reference, cell.ratio) for cell in cells])]
+    for title, summarise in (("geometric mean", statistics.geometric_mean), ("minimum", min)):
+        summaries = []
+        for size, cells in at_size.items():
+            theirs = [cell.reference for cell in cells if cell.reference is not None]
+            compared = (summarise(theirs), summarise(record.ratios(size))) if theirs else (None, None)
+            summaries.append((summarise([cell.ours for cell in cells]), *compared))
+        yield [title, *_columns(record, summaries)]
+
+
+def _columns(record: DataRecord, sizes: Iterable[tuple[float, float | None, float | None]]) -> Iterator[str]:
+    """For every size our time and, where the reference was measured, its time and the ratio."""
+    for ours, theirs, ratio in sizes:
+        yield _number(ours)
+        if record.reference_versions is not None:
+            yield from (_number(theirs), f"{_number(ratio)}×")
 
 
 def _header(record: DataRecord) -> list[str]:
@@ -206,16 +189,9 @@ def _circumstances(record: DataRecord) -> list[str]:
     return lines
 
 
-def print_record(console: Console, record: DataRecord) -> None:
-    """Prints the measurements and their circumstances."""
-    print_table(console, _header(record), list(_rows(record)))
-    for line in _circumstances(record):
-        print_line(console, line, "dim")
-
-
-def as_markdown(record: DataRecord) -> str:
-    """The measurements as a Markdown page."""
-    return markdown_page("Speed of the data layer", _circumstances(record), _header(record), _rows(record))
+def page(record: DataRecord) -> Page:
+    """The measurements and their circumstances."""
+    return Page("Speed of the data layer", _circumstances(record), _header(record), list(_rows(record)))
 
 
 def as_json(record: DataRecord) -> str:

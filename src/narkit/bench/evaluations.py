@@ -20,6 +20,8 @@ class Evaluations:
 
     def __init__(self, training_step: NarkitStep):
         config = training_step.config
+        self.seconds: list[float] = []  # that each of its programs took to compile
+        self._error: Exception | None = None  # of one that could not be compiled
         self._step = training_step
         self._name = config.algorithms[0]
         self._validations = [
@@ -29,17 +31,23 @@ class Evaluations:
         # With hints, as a run scores it: the program that counts them is another one.
         self._test = EvaluationSet.of(load_split(self._name, "test"), TEST_PART, with_hints=True)
 
-    def compile_jobs(self) -> list[Callable[[], object]]:
+    def compile_jobs(self) -> list[Callable[[], None]]:
         """One function per program to be compiled."""
-        parameters = jax.eval_shape(lambda: self._step.state.parameters)
-        programs = self._step.programs
-        return [
-            functools.partial(programs.compile_prediction, parameters, next(each.parts()), each.with_hints)
-            for each in (*self._validations, self._test)
-        ]
+        return [functools.partial(self._compile, each) for each in (*self._validations, self._test)]
+
+    def _compile(self, each: EvaluationSet) -> None:
+        start = time.perf_counter()
+        try:
+            parameters = jax.eval_shape(lambda: self._step.state.parameters)
+            self._step.programs.compile_prediction(parameters, next(each.parts()), each.with_hints)
+            self.seconds.append(time.perf_counter() - start)
+        except Exception as error:
+            self._error = error
 
     def timed(self) -> EvaluationTime:
         """Seconds of one validation and one test; the first run of each program is not counted."""
+        if self._error is not None:
+            raise self._error
         programs, parameters = self._step.programs, self._step.state.parameters
 
         def seconds(*sets: EvaluationSet) -> float:

@@ -23,10 +23,11 @@ BOOKKEEPING = frozenset(
 SILENT_TARGETS = frozenset({"AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
 
 _HEADER = re.compile(r"^(ENTRY\s+)?%?([\w.\-]+)\s.*\{\s*$")
-_NAME = re.compile(r"^\s+(?:ROOT\s+)?%?([\w.\-]+) = ")
+_NAME = re.compile(r"^\s+(?:ROOT\s+)?%?[\w.\-]+ = ")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
 _ATTRIBUTE = re.compile(r"\b(body|condition|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+_COMPUTATION = re.compile(r"[\w.\-]+")
 _TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{"n":\s*"?(\d+)')
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 
@@ -39,12 +40,11 @@ class UnreadableProgram(ValueError):
 class Operation:
     """One line of a computation."""
 
-    name: str
     opcode: str
     computations: dict[str, str]  # role -> the computation that plays it
-    branches: tuple[str, ...] = ()
-    trip_count: int | None = None
-    target: str = ""
+    branches: list[str]
+    trip_count: int | None
+    target: str
 
 
 @dataclass
@@ -55,26 +55,6 @@ class Program:
     entry: str = ""
 
 
-@dataclass(frozen=True)
-class Loop:
-    """What one turn of a loop launches: operations by kind, the test whether to go on included."""
-
-    kinds: dict[str, int]
-
-    @property
-    def launches(self) -> int:
-        return sum(self.kinds.values())
-
-
-@dataclass(frozen=True)
-class Launches:
-    """What a training step launches: per processor step in either direction, and once outside of the loops."""
-
-    forward: Loop
-    backward: Loop
-    outside: Loop
-
-
 def parse(text: str) -> Program:
     """Reads the text of an HLO module, as `compiled.as_text()` gives it."""
     program = Program()
@@ -83,9 +63,7 @@ def parse(text: str) -> Program:
         if line.startswith("}"):
             current = None
         elif current is not None:
-            operation = _operation(line)
-            if operation is not None:
-                current.append(operation)
+            current += _operations(line)
         elif (header := _HEADER.match(line)) and not line.startswith("HloModule"):
             current = program.computations.setdefault(header.group(2), [])
             if header.group(1):
@@ -95,24 +73,17 @@ def parse(text: str) -> Program:
     return program
 
 
-def _operation(line: str) -> Operation | None:
+def _operations(line: str) -> list[Operation]:
+    """The operation of a line, if it has one."""
     name = _NAME.match(line)
-    if name is None:
-        return None
-    opcode = _OPCODE.match(line, _end_of_type(line, name.end()))
-    if opcode is None:
-        return None
-    branches = _BRANCHES.search(line)
-    trip_count = _TRIP_COUNT.search(line)
-    target = _TARGET.search(line)
-    return Operation(
-        name.group(1),
-        opcode.group(1),
-        dict(_ATTRIBUTE.findall(line)),
-        tuple(part.strip().lstrip("%") for part in branches.group(1).split(",")) if branches else (),
-        int(trip_count.group(1)) if trip_count else None,
-        target.group(1) if target else "",
+    opcode = name and _OPCODE.match(line, _end_of_type(line, name.end()))
+    if not opcode:
+        return []
+    branches, trip_count, target = (
+        found.group(1) if (found := pattern.search(line)) else "" for pattern in (_BRANCHES, _TRIP_COUNT, _TARGET)
     )
+    roles, turns = dict(_ATTRIBUTE.findall(line)), int(trip_count) if trip_count else None
+    return [Operation(opcode.group(1), roles, _COMPUTATION.findall(branches), turns, target)]
 
 
 def _end_of_type(line: str, start: int) -> int:
@@ -144,7 +115,7 @@ def _launched_by(program: Program, operation: Operation) -> Counter[str]:
         turns = operation.trip_count or 1
         return Counter({kind: turns * number for kind, number in _turn(program, operation).items()})
     if opcode == "conditional":
-        branches = operation.branches or tuple(used.values())
+        branches = operation.branches or used.values()
         return max((launched(program, branch) for branch in branches), key=lambda found: found.total())
     if opcode == "call":  # among them the command buffers
         return launched(program, used["to_apply"])
@@ -168,20 +139,19 @@ def _outer_loops(program: Program, computation: str) -> Iterator[Operation]:
             yield from _outer_loops(program, operation.computations["to_apply"])
 
 
-def count(text: str) -> Launches:
-    """What a training step launches. The two loops over time are the two that launch most, the first of them forward.
+def count(text: str) -> dict[str, dict[str, int]]:
+    """What a training step launches, by kind: per processor step `forward` and `backward`, and once `outside` of loops.
 
-    Small loops beside them, such as Sinkhorn's iteration, belong to where they stand.
+    The two loops over time are the two that launch most, the first of them forward. Small loops beside them, such as
+    Sinkhorn's iteration, belong to where they stand.
     """
     program = parse(text)
     loops = list(_outer_loops(program, program.entry))
     if len(loops) < 2:
         raise UnreadableProgram(f"expected a loop forward and a loop backward, found {len(loops)} loops")
     turns = [_turn(program, loop) for loop in loops]
-    largest = sorted(sorted(range(len(loops)), key=lambda i: turns[i].total())[-2:])
-    forward, backward = (turns[i] for i in largest)
-    inside: Counter[str] = Counter()
-    for i in largest:
-        inside += _launched_by(program, loops[i])
+    first, second = sorted(sorted(range(len(loops)), key=lambda i: turns[i].total())[-2:])
+    inside = _launched_by(program, loops[first]) + _launched_by(program, loops[second])
     outside = launched(program, program.entry) - inside
-    return Launches(*(Loop(dict(sorted(kinds.items()))) for kinds in (forward, backward, outside)))
+    found = {"forward": turns[first], "backward": turns[second], "outside": outside}
+    return {where: dict(sorted(kinds.items())) for where, kinds in found.items()}

@@ -23,23 +23,15 @@ class KernelTime:
     runs: int
 
 
-@dataclass(frozen=True)
-class Trace:
-    """A trace on disk, and the processor steps in it."""
-
-    folder: Path
-    processor_steps: int
-
-
-def trace(prepared: Prepared, job: Job, folder: Path) -> Trace:
-    """Leaves a trace of a few steps of one size in a folder. Opens with TensorBoard or Perfetto."""
+def trace(prepared: Prepared, job: Job, folder: Path) -> int:
+    """Leaves a trace of a few steps, for TensorBoard or Perfetto, and returns how many processor steps it has."""
     batches = [job.feed.batch(step).on_device() for step in range(TRACED_STEPS)]
     training_step = prepared.training_step
     training_step.run(batches[0]).block_until_ready()
     folder.mkdir(parents=True, exist_ok=True)
     with jax.profiler.trace(str(folder)):
         jax.block_until_ready([training_step.run(batch) for batch in batches])
-    return Trace(folder, sum(training_step.processor_steps(batch) for batch in batches))
+    return sum(training_step.processor_steps(batch) for batch in batches)
 
 
 def longest_kernels(folder: Path) -> list[KernelTime]:
@@ -55,17 +47,15 @@ def longest_kernels(folder: Path) -> list[KernelTime]:
         raise RuntimeError(f"{folder} holds no trace")
     planes = list(reader.from_file(str(files[-1])).planes)
     on_gpu = [plane for plane in planes if plane.name.startswith("/device:GPU")]
-    total: dict[str, float] = defaultdict(float)
-    runs: dict[str, int] = defaultdict(int)
+    milliseconds: dict[str, list[float]] = defaultdict(list)
     for plane in on_gpu or planes:
         for line in plane.lines:
             if on_gpu and not line.name.startswith("Stream"):
                 continue  # the other lines group the same kernels by module and by operation
             for event in line.events:
                 if on_gpu or _is_operation(event):
-                    total[event.name] += event.duration_ns / 1e6
-                    runs[event.name] += 1
-    found = [KernelTime(name, milliseconds, runs[name]) for name, milliseconds in total.items()]
+                    milliseconds[event.name].append(event.duration_ns / 1e6)
+    found = [KernelTime(name, sum(runs), len(runs)) for name, runs in milliseconds.items()]
     return sorted(found, key=lambda kernel: -kernel.milliseconds)
 
 

@@ -12,7 +12,10 @@ from typing import Any
 
 
 class ReferenceProcess:
-    """A script that answers lines of JSON with lines of JSON; the first one it writes names its versions."""
+    """A script that answers lines of JSON with lines of JSON; the first one it writes names its versions.
+
+    Use it in a `with` statement, which ends it.
+    """
 
     def __init__(self, python: Path, script: Path, environment: Mapping[str, str] | None = None):
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -39,26 +42,22 @@ class ReferenceProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            self.close()
-            code = self._process.returncode
+            self._process.communicate()
             raise OSError(
-                f"the reference stopped with exit code {code}; run {self._python} -c 'import clrs' to see why"
+                f"the reference stopped with exit code {self._process.returncode}; run {self._python} -c 'import clrs' "
+                "to see why"
             )
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            self.close()
-            raise OSError(
-                f"{self._python}: expected an interpreter that answers in JSON, got {line.strip()[:60]!r}; "
-                "give a Python that has dm-clrs"
-            )
-        return answer
+        with contextlib.suppress(ValueError):
+            if isinstance(answer := json.loads(line), dict):
+                return answer
+        self._process.communicate()
+        raise OSError(
+            f"{self._python}: expected an interpreter that answers in JSON, got {line.strip()[:60]!r}; "
+            "give a Python that has dm-clrs"
+        )
 
-    def close(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # a process that died cannot take what was left to say
-            self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+    def __enter__(self) -> ReferenceProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.communicate()  # closes its input, which ends it, and waits

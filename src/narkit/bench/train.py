@@ -6,9 +6,8 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from narkit import fused, machine
 from narkit.algorithms import ALGORITHMS
 from narkit.bench.compilation import Job, Prepared, compile_together, count_launches, prepare, program_bytes
-from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord, FailedMeasurement, Measurement
+from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord, Measurement
 from narkit.bench.training_steps import NarkitStep, PlainStep, TrainingStep, most_steps
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, TrainingBatch
@@ -48,9 +47,13 @@ class BenchOptions:
     preset: str = DEFAULT_PRESET  # of the settings of a step
     plain: bool = False
     evaluation: bool = False  # time validation and test, too
-    threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
+    threads: int = min(16, os.cpu_count() or 1)
     together: int = 1  # of how many algorithms programs are compiled at the same time
     budget: float | None = None  # seconds
+
+    def sizes_of(self, algorithm: str) -> tuple[int, ...]:
+        """Those of the sizes that training on an algorithm takes."""
+        return ALGORITHMS[algorithm].training_sizes(self.sizes)
 
     def config(self, processor: str, algorithm: str) -> TrainConfig:
         return TrainConfig(
@@ -68,21 +71,11 @@ def new_record(options: BenchOptions) -> BenchRecord:
     return BenchRecord(
         device=machine.device_name(),
         backend=jax.default_backend(),
-        cpu=machine.cpu_model(),
-        hidden_size=options.hidden_size,
-        batch_size=options.batch_size,
-        num_seeds=options.num_seeds,
-        preset=options.preset,
         sizes=list(options.sizes),
+        **{name: getattr(options, name) for name in ("hidden_size", "batch_size", "num_seeds", "preset")},
         compilation_cache=jax.config.jax_compilation_cache_dir is not None,  # type: ignore[attr-defined]
-        versions=machine.versions(*PACKAGES),
-        commit=machine.commit(),
-        date=_today(),
+        **machine.circumstances(*PACKAGES),
     )
-
-
-def _today() -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def measure(
@@ -97,25 +90,24 @@ def measure(
     def is_over() -> bool:
         return options.budget is not None and time.perf_counter() - start > options.budget
 
-    last_group = 0.0
-    for group in _groups(_wanted(options, record), options.together):
+    last_group, wanted = 0.0, _wanted(options, record)
+    for first in range(0, len(wanted), options.together):
+        group = wanted[first : first + options.together]
         began = time.perf_counter()
         if options.budget is not None and began - start + last_group > options.budget:
             return  # compiling cannot be interrupted, so what will probably not fit is not begun
         tell("compiling " + ", ".join(f"{algorithm} ({processor})" for _, processor, algorithm in group))
         prepared = []
         for kind, processor, algorithm in group:
-            record.forget(kind.implementation, processor, algorithm)
-            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
-            try:
-                prepared.append(prepare(kind(options.config(processor, algorithm)), sizes, options.evaluation))
-            except Exception as error:  # such as an algorithm that the plain transcription cannot do
-                record.failures.append(FailedMeasurement.of(error, kind.implementation, processor, algorithm, None))
-                save()
+            network = (kind.implementation, processor, algorithm)
+            record.forget(*network)
+            with record.noting_failures(*network, None):  # such as an algorithm that the plain transcription cannot do
+                training_step = kind(options.config(processor, algorithm))
+                prepared.append(prepare(training_step, options.sizes_of(algorithm), options.evaluation))
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
         compilations = compile_together(prepared, steps, options.threads, is_over)
         for one, compilation in zip(prepared, compilations, strict=True):
-            _measure_every_size(options, record, one, tell, is_over)
+            _measure_every_size(options.steps, record, one, tell, is_over)
             record.compilations.append(compilation)
             save()
             yield one
@@ -126,57 +118,30 @@ def measure(
 
 def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[NarkitStep | PlainStep], str, str]]:
     """What is to be measured: each as (implementation, processor, algorithm)."""
-    wanted = []
-    for processor in options.processors:
-        kinds = [NarkitStep, PlainStep] if options.plain and processor == "team" else [NarkitStep]
-        for algorithm in options.algorithms:
-            sizes = ALGORITHMS[algorithm].training_sizes(options.sizes)
-            wanted += [
-                (kind, processor, algorithm)
-                for kind in kinds
-                if not record.has(kind.implementation, processor, algorithm, sizes)
-            ]
-    return wanted
-
-
-def _groups(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+    return [
+        (kind, processor, algorithm)
+        for processor in options.processors
+        for algorithm in options.algorithms
+        for kind in ([NarkitStep, PlainStep] if options.plain and processor == "team" else [NarkitStep])
+        if not record.has(kind.implementation, processor, algorithm, options.sizes_of(algorithm))
+    ]
 
 
 def _measure_every_size(
-    options: BenchOptions,
-    record: BenchRecord,
-    prepared: Prepared,
-    tell: Callable[[str], None],
-    is_over: Callable[[], bool],
+    steps: int, record: BenchRecord, prepared: Prepared, tell: Callable[[str], None], is_over: Callable[[], bool]
 ) -> None:
     """Measures every size. What fails is noted and does not cost the measurements of the others."""
-    training_step = prepared.training_step
-    config = training_step.config
-    name = config.algorithms[0]
-
-    def failed(size: int, error: Exception) -> None:
-        record.failures.append(FailedMeasurement.of(error, training_step.implementation, config.processor, name, size))
-
+    implementation, processor, algorithm = prepared.network
     for job in prepared.jobs:
         if is_over():
             return
-        tell(f"{name}, {config.processor} ({training_step.implementation}), n = {job.size}")
-        try:
-            if job.error is not None:
-                raise job.error
-            record.cells.append(measure_size(training_step, job, options.steps))
-        except Exception as error:
-            failed(job.size, error)
+        tell(f"{algorithm}, {processor} ({implementation}), n = {job.size}")
+        with record.noting_failures(*prepared.network, job.size):
+            record.cells.append(measure_size(prepared, job, steps))
     if prepared.evaluations is not None and not is_over():
-        tell(f"{name}, {config.processor}: validation and test")
-        try:
-            if prepared.evaluation_error is not None:
-                raise prepared.evaluation_error
+        tell(f"{algorithm}, {processor}: validation and test")
+        with record.noting_failures(*prepared.network, 0):
             record.evaluations.append(prepared.evaluations.timed())
-        except Exception as error:
-            failed(0, error)
 
 
 def warm_up(steps: int) -> int:
@@ -184,17 +149,20 @@ def warm_up(steps: int) -> int:
     return min(LOOK_AHEAD + IN_FLIGHT, max(steps, 2))
 
 
-def measure_size(training_step: TrainingStep, job: Job, steps: int) -> Measurement:
+def measure_size(prepared: Prepared, job: Job, steps: int) -> Measurement:
     """Times the steps of one size and looks at their program."""
+    if job.error is not None:
+        raise job.error
     assert job.batch is not None and job.program is not None
+    training_step, num_nodes = prepared.training_step, job.batch.packed.layout.num_nodes
     loop, outside = _around_the_loop(training_step, job.batch)
     run = pipelined(training_step, job.feed, steps)
-    config = training_step.config
-    algorithm, num_nodes = config.algorithms[0], job.batch.packed.layout.num_nodes
+    paths = {"all": "plain"}
+    if isinstance(training_step, NarkitStep):
+        config = training_step.config
+        paths = fused.report_paths(config.algorithms[0], config.processor, num_nodes, config.hidden_size)
     return Measurement(
-        implementation=training_step.implementation,
-        processor=config.processor,
-        algorithm=algorithm,
+        *prepared.network,
         size=job.size,
         num_nodes=num_nodes,
         steps=steps,
@@ -208,13 +176,9 @@ def measure_size(training_step: TrainingStep, job: Job, steps: int) -> Measureme
         compile_seconds=[job.seconds],
         program_bytes=program_bytes(job.program),
         peak_bytes=machine.peak_memory(),
-        paths=(
-            fused.report_paths(algorithm, config.processor, num_nodes, config.hidden_size)
-            if isinstance(training_step, NarkitStep)
-            else {"all": "plain"}
-        ),
+        paths=paths,
         commit=machine.commit(),
-        date=_today(),
+        date=machine.today(),
     )
 
 

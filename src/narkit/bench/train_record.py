@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -63,13 +64,7 @@ class FailedMeasurement:
 
     @property
     def where(self) -> str:
-        match self.size:
-            case None:
-                return "the network"
-            case 0:
-                return "validation and test"
-            case size:
-                return f"n = {size}"
+        return {None: "the network", 0: "validation and test"}.get(self.size, f"n = {self.size}")
 
 
 @dataclass
@@ -134,9 +129,13 @@ class BenchRecord:
         if implementation == NARKIT:  # no other is evaluated
             self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
 
-    @property
-    def processors(self) -> list[str]:
-        return list(dict.fromkeys(cell.processor for cell in self.cells))
+    @contextlib.contextmanager
+    def noting_failures(self, implementation: str, processor: str, algorithm: str, size: int | None) -> Iterator[None]:
+        """What fails in the block is noted and does not cost the other measurements."""
+        try:
+            yield
+        except Exception as error:
+            self.failures.append(FailedMeasurement.of(error, implementation, processor, algorithm, size))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1) + "\n"
@@ -147,14 +146,9 @@ class BenchRecord:
         if content.get("schema") != SCHEMA:
             found = content.get("schema")
             raise ValueError(f"expected a record of `narkit bench train` with schema {SCHEMA}, got {found}")
-        kinds = {
-            "cells": Measurement,
-            "compilations": Compilation,
-            "evaluations": EvaluationTime,
-            "failures": FailedMeasurement,
-        }
-        known = {f.name for f in fields(cls)}
-        values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
-        for name, kind in kinds.items():
-            values[name] = [kind(**entry) for entry in content[name]]
+        values = {each.name: content[each.name] for each in fields(cls) if each.name in content}
+        values["cells"] = [Measurement(**entry) for entry in content["cells"]]
+        values["compilations"] = [Compilation(**entry) for entry in content["compilations"]]
+        values["evaluations"] = [EvaluationTime(**entry) for entry in content["evaluations"]]
+        values["failures"] = [FailedMeasurement(**entry) for entry in content["failures"]]
         return cls(**values)

@@ -8,22 +8,21 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 
 import jax
-from rich.console import Console
 
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
-from narkit.bench.tables import markdown_page, versions_in_words
+from narkit.bench.tables import Page, versions_in_words
 from narkit.bench.train import PACKAGES
 from narkit.bench.training_steps import NarkitStep
-from narkit.printing import print_line, print_table
 from narkit.training.config import TrainConfig
-from narkit.training.feed import Feed
+from narkit.training.feed import Feed, TrainingBatch
 
 REFERENCE_SCRIPT = Path(__file__).with_name("reference_trainer.py")
+ALGORITHM, SIZE = "bfs", 16
 NUM_BATCHES = 8
 STEPS_PER_TURN = 3
 TARGETS = {"team": 3.0, "triplet_gmpnn": 2.0}
@@ -86,109 +85,66 @@ class CpuRecord:
 
 
 def compare(
-    python: Path,
-    processors: Sequence[str],
-    algorithm: str,
-    size: int,
-    hidden_size: int,
-    batch_size: int,
-    steps: int,
-    tell: Callable[[str], None],
+    python: Path, processors: Sequence[str], hidden_size: int, batch_size: int, steps: int, tell: Callable[[str], None]
 ) -> CpuRecord:
     """Measures both in turn, a few steps at a time, so that a busy moment of the machine hits both alike."""
     load = os.getloadavg()[0]
-    reference = ReferenceProcess(python, REFERENCE_SCRIPT)
-    try:
-        comparisons = []
-        for processor in processors:
-            tell(f"{processor}: compiling both")
-            config = TrainConfig(
-                (algorithm,), processor, hidden_size=hidden_size, sizes=(size,), batch_size=batch_size, seeds=(0,)
-            )
-            ours = _Ours(config)
-            theirs = _Theirs(reference, processor, algorithm, size, batch_size, hidden_size)
-            for turn in range(-(-steps // STEPS_PER_TURN)):
-                tell(f"{processor}: turn {turn + 1}")
-                ours.run(STEPS_PER_TURN)
-                theirs.run(STEPS_PER_TURN)
-            comparisons.append(ProcessorComparison(processor, ours.side, theirs.side))
-        versions = reference.versions
-    finally:
-        reference.close()
+    shared = {"hidden_size": hidden_size, "batch_size": batch_size, "sizes": (SIZE,), "seeds": (0,)}
+    with ReferenceProcess(python, REFERENCE_SCRIPT) as reference:
+        configs = [TrainConfig((ALGORITHM,), processor, **shared) for processor in processors]
+        comparisons = [_compare(config, reference, steps, tell) for config in configs]
     return CpuRecord(
         comparisons=comparisons,
-        algorithm=algorithm,
-        size=size,
+        algorithm=ALGORITHM,
+        size=SIZE,
         batch_size=batch_size,
         hidden_size=hidden_size,
-        cpu=machine.cpu_model(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         load=load,
-        commit=machine.commit(),
-        date=time.strftime("%Y-%m-%d", time.gmtime()),
-        versions=machine.versions(*PACKAGES),
-        reference_versions=versions,
+        reference_versions=reference.versions,
+        **machine.circumstances(*PACKAGES),
     )
 
 
-class _Ours:
-    """Our training step, on batches made and moved beforehand."""
+def _compare(
+    config: TrainConfig, reference: ReferenceProcess, steps: int, tell: Callable[[str], None]
+) -> ProcessorComparison:
+    """Our training step on batches made and moved beforehand, in turn with the reference's."""
+    processor = config.processor
+    tell(f"{processor}: compiling both")
+    training_step, feed = NarkitStep(config), Feed(config)
+    feed.measure(NUM_BATCHES)
+    batches = cycle([feed.batch(step).on_device() for step in range(NUM_BATCHES)])
 
-    def __init__(self, config: TrainConfig):
-        self._step = NarkitStep(config)
-        feed = Feed(config)
-        feed.measure(NUM_BATCHES)
-        self._batches = cycle([feed.batch(step).on_device() for step in range(NUM_BATCHES)])
-        self.side = TimedSteps([], [], self._timed()[0])
-
-    def _timed(self) -> tuple[float, int]:
-        batch = next(self._batches)
+    def seconds(batch: TrainingBatch) -> float:
         start = time.perf_counter()
-        jax.block_until_ready(self._step.run(batch))
-        return time.perf_counter() - start, batch.num_steps
+        jax.block_until_ready(training_step.run(batch))
+        return time.perf_counter() - start
 
-    def run(self, steps: int) -> None:
-        for _ in range(steps):
-            seconds, processor_steps = self._timed()
-            self.side.seconds.append(seconds)
-            self.side.processor_steps.append(processor_steps)
-
-
-class _Theirs:
-    """The reference's training step."""
-
-    def __init__(
-        self, process: ReferenceProcess, processor: str, algorithm: str, size: int, batch_size: int, hidden_size: int
-    ):
-        self._process, self._processor = process, processor
-        request = {"processor": processor, "algorithm": algorithm, "size": size}
-        answer = process.ask({"build": request | {"batch_size": batch_size, "hidden_size": hidden_size}})
-        self._processor_steps: int = answer["processor_steps"]
-        self.side = TimedSteps([], [], answer["first_step"])
-
-    def run(self, steps: int) -> None:
-        answer = self._process.ask({"run": {"processor": self._processor, "steps": steps}})
-        self.side.seconds += answer["seconds"]
-        self.side.processor_steps += [self._processor_steps] * steps
+    ours = TimedSteps([], [], seconds(next(batches)))
+    network = {"algorithm": ALGORITHM, "size": SIZE, "batch_size": config.batch_size, "hidden_size": config.hidden_size}
+    built = reference.ask({"build": {"processor": processor, **network}})
+    theirs = TimedSteps([], [], built["first_step"])
+    for turn in range(-(-steps // STEPS_PER_TURN)):
+        tell(f"{processor}: turn {turn + 1}")
+        for batch in islice(batches, STEPS_PER_TURN):
+            ours.seconds.append(seconds(batch))
+            ours.processor_steps.append(batch.num_steps)
+        theirs.seconds += reference.ask({"run": {"processor": processor, "steps": STEPS_PER_TURN}})["seconds"]
+        theirs.processor_steps += [built["processor_steps"]] * STEPS_PER_TURN
+    return ProcessorComparison(processor, ours, theirs)
 
 
-def _rows(record: CpuRecord) -> list[list[str]]:
-    rows = []
-    for c in record.comparisons:
-        target = TARGETS.get(c.processor)
-        rows.append(
-            [
-                c.processor,
-                f"{c.ours.step_ms:.0f}",
-                f"{c.reference.step_ms:.0f}",
-                f"{c.step_ratio:.2f}×",
-                f"{c.ours.processor_step_ms:.1f}",
-                f"{c.reference.processor_step_ms:.1f}",
-                f"{c.processor_step_ratio:.2f}×",
-                "" if target is None else f"{target:g}×",
-            ]
-        )
-    return rows
+def _row(compared: ProcessorComparison) -> list[str]:
+    ours, theirs, target = compared.ours, compared.reference, TARGETS.get(compared.processor)
+    return [
+        compared.processor,
+        *(f"{side.step_ms:.0f}" for side in (ours, theirs)),
+        f"{compared.step_ratio:.2f}×",
+        *(f"{side.processor_step_ms:.1f}" for side in (ours, theirs)),
+        f"{compared.processor_step_ratio:.2f}×",
+        "" if target is None else f"{target:g}×",
+    ]
 
 
 def _circumstances(record: CpuRecord) -> list[str]:
@@ -206,16 +162,10 @@ def _circumstances(record: CpuRecord) -> list[str]:
     ]
 
 
-def print_record(console: Console, record: CpuRecord) -> None:
-    """Prints the comparison and its circumstances."""
-    print_table(console, HEADER, _rows(record))
-    for line in _circumstances(record):
-        print_line(console, line, "dim")
-
-
-def as_markdown(record: CpuRecord) -> str:
-    """The comparison as a Markdown page."""
-    return markdown_page("Speed of training on the CPU", _circumstances(record), HEADER, _rows(record))
+def page(record: CpuRecord) -> Page:
+    """The comparison and its circumstances."""
+    rows = [_row(compared) for compared in record.comparisons]
+    return Page("Speed of training on the CPU", _circumstances(record), HEADER, rows)
 
 
 def as_json(record: CpuRecord) -> str:

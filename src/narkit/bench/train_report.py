@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
-from narkit.bench.profiling import KernelTime, Trace
+from narkit.bench.profiling import KernelTime
 from narkit.bench.tables import markdown_table, versions_in_words
 from narkit.bench.train_record import DEFAULT_PRESET, NARKIT, PLAIN, BenchRecord, Measurement
 from narkit.printing import print_line, print_table
@@ -101,9 +101,9 @@ def _ms(value: float | None) -> str:
 
 def _paths(paths: dict[str, str]) -> str:
     """`fused`, `plain`, or which part is which."""
-    kinds = Counter(paths.values())
+    kinds = set(paths.values())
     if len(kinds) == 1:
-        return next(iter(kinds))
+        return kinds.pop()
     return ", ".join(f"{part}: {kind}" for part, kind in paths.items())
 
 
@@ -165,11 +165,10 @@ def _failure_lines(record: BenchRecord) -> list[str]:
     ]
 
 
-def print_longest(console: Console, title: str, trace: Trace, kernels: Sequence[KernelTime]) -> None:
-    """The kernels with the most time."""
+def print_longest(console: Console, title: str, trace: Path, steps: int, kernels: Sequence[KernelTime]) -> None:
+    """The kernels with the most time in a trace of so many processor steps."""
     total = sum(kernel.milliseconds for kernel in kernels)
     runs = sum(kernel.runs for kernel in kernels)
-    steps = trace.processor_steps
     rows = [
         [
             kernel.name[:LONGEST_NAME],
@@ -181,4 +180,4 @@ def print_longest(console: Console, title: str, trace: Trace, kernels: Sequence[
     ]
     print_table(console, KERNEL_HEADER, rows, f"{title}: where the time went")
     summary = f"{1e3 * total / steps:.1f} µs and {runs / steps:.1f} runs per processor step"
-    print_line(console, f"all {len(kernels)} kernels: {summary}; trace in {trace.folder}")
+    print_line(console, f"all {len(kernels)} kernels: {summary}; trace in {trace}")

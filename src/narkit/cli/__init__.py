@@ -25,6 +25,7 @@ from narkit.cli import (
     view,
     weights,
 )
+from narkit.cli.choices import refuse
 from narkit.cli.failures import DEBUG, ends_with
 from narkit.cli.help import examples, hide_types_of_flags
 from narkit.errors import one_line
@@ -63,19 +64,17 @@ def _import_modules(names: list[str] | None) -> list[str]:
     """Imports the user's own modules, for the algorithms that they register; the current folder counts, too."""
     for name in names or []:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise typer.BadParameter(f"expected the name of a module, such as my_algorithms, got {name!r}")
+            refuse(None, f"expected the name of a module, such as my_algorithms, got {name!r}")
         sys.path.insert(0, os.getcwd())
         try:
             import_modules([name])
         except ModuleNotFoundError as error:
-            raise typer.BadParameter(f"{error}; expected a module as in `import {name}`") from None
+            refuse(None, f"{error}; expected a module as in `import {name}`")
         except Exception as error:  # whatever somebody's own module does when it is imported
             if DEBUG in sys.argv:
                 raise
-            raise typer.BadParameter(
-                f"the module {name} cannot be imported: {type(error).__name__}: {one_line(error)}; "
-                f"`narkit {DEBUG} --import {name} …` shows where"
-            ) from None
+            said = f"{type(error).__name__}: {one_line(error)}; `narkit {DEBUG} --import {name} …` shows where"
+            refuse(None, f"the module {name} cannot be imported: {said}")
         finally:
             sys.path.remove(os.getcwd())
     return names or []
@@ -100,19 +99,9 @@ def _options(
     pass
 
 
-app.add_typer(listing.app)
-app.add_typer(data.app, name="data")
-app.add_typer(solve.app)
-app.add_typer(view.app)
-app.add_typer(weights.app)
-app.add_typer(train.app)
-app.add_typer(evaluate.app)
-app.add_typer(sweep.app)
-app.add_typer(report.app)
-app.add_typer(compare.app)
-app.add_typer(records.app, name="records")
-app.add_typer(demo.app)
-app.add_typer(bench.app, name="bench")
+COMMANDS = (listing, data, solve, view, weights, train, evaluate, sweep, report, compare, records, demo, bench)
+for command in COMMANDS:
+    app.add_typer(command.app)
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:

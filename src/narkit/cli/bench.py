@@ -8,6 +8,7 @@ from narkit.cli import bench_data, bench_train
 from narkit.cli.help import examples
 
 app = typer.Typer(
+    name="bench",
     no_args_is_help=True,
     help="Measure how fast narkit is.",
     epilog=examples(

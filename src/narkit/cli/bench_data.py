@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from narkit.cli.choices import OutFile, OutFiles, comma_separated_algorithms, comma_separated_sizes, plain_errors, store
+from narkit.cli import choices
+from narkit.cli.choices import comma_separated_algorithms, comma_separated_sizes, plain_errors, store
 from narkit.cli.help import examples
 
 app = typer.Typer()
@@ -25,16 +27,13 @@ def bench_data(
     reference_python: Annotated[
         Path | None, typer.Option(help="An interpreter that has dm-clrs, to time it in the same run.")
     ] = None,
-    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "16,64",
-    algorithms: Annotated[
-        str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")
-    ] = None,
+    sizes: choices.Sizes = "16,64",
+    algorithms: choices.Algorithms = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Time to spend on each measurement.")] = 1.0,
-    out: OutFiles = None,
-    json: OutFile = None,
+    out: choices.OutFiles = None,
+    json: choices.OutFile = None,
 ) -> None:
     """Measure the microseconds per sample on one core, from a seed to a finished batch."""
-    from rich.console import Console
 
     from narkit.bench import data
     from narkit.files import write_with_folder
@@ -43,8 +42,9 @@ def bench_data(
     names = comma_separated_algorithms(algorithms)
     with plain_errors():
         record = data.measure(names, wanted, seconds, reference_python, Console(stderr=True))
-    data.print_record(Console(), record)
-    store(out, data.as_json(record), data.as_markdown(record))
+    page = data.page(record)
+    page.print(Console())
+    store(out, data.as_json(record), page.markdown())
     if json is not None:
         with plain_errors("--json"):
             write_with_folder(json, data.as_json(record))

@@ -7,15 +7,8 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.choices import (
-    OutFiles,
-    comma_separated_algorithms,
-    comma_separated_sizes,
-    given_options,
-    mistakes,
-    one_of,
-    plain_errors,
-)
+from narkit.cli import choices
+from narkit.cli.choices import given_options, mistakes, one_of, plain_errors, refuse
 from narkit.cli.help import examples
 
 # What `bench train --reference-python` takes; the rest of that comparison is fixed.
@@ -38,13 +31,13 @@ def bench_train(
     context: typer.Context,
     algorithm: Annotated[str, typer.Option(help="Names, with commas between.")] = "bfs,articulation_points",
     processor: Annotated[str, typer.Option(help="Names, with commas between.")] = "team,triplet_gmpnn",
-    sizes: Annotated[str, typer.Option(help="Nominal sizes, with commas between.")] = "4,7,11,13,16",
+    sizes: choices.Sizes = "4,7,11,13,16",
     seeds: Annotated[int, typer.Option(min=1, help="The number of seeds, trained as one program.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Measured steps of each program.")] = 50,
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
     preset: Annotated[str, typer.Option(help="The preset whose settings of a step are measured.")] = "paper",
-    out: OutFiles = None,
+    out: choices.OutFiles = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
     ] = None,
@@ -68,8 +61,6 @@ def bench_train(
     ] = None,
 ) -> None:
     """Measure training steps: kernels per processor step, times, compilations and memory."""
-    import dataclasses
-
     from narkit.bench.train import BenchOptions
     from narkit.cli import bench_train_run as command
     from narkit.models.processors import PROCESSORS
@@ -78,57 +69,54 @@ def bench_train(
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
     one_of("preset", preset, PRESETS)
     _refuse_without_effect(given_options(context), processors)
-    names = comma_separated_algorithms(None if every_algorithm else algorithm)
+    names = choices.comma_separated_algorithms(None if every_algorithm else algorithm)
     if reference_python is not None:
         with plain_errors("--reference-python"):
-            command.compare(command.wide_console(), reference_python, processors, steps, hidden_size, batch_size, out)
+            command.compare(reference_python, processors, steps, hidden_size, batch_size, out)
         return
+    threads = threads or BenchOptions.threads
+    measured = tuple(choices.comma_separated_sizes(sizes))
+    evaluation = every_algorithm and evaluation
     options = BenchOptions(
         algorithms=tuple(names),
         processors=tuple(processors),
-        sizes=tuple(comma_separated_sizes(sizes)),
+        sizes=measured,
         num_seeds=seeds,
         steps=steps,
         hidden_size=hidden_size,
         batch_size=batch_size,
         preset=preset,
         plain=plain,
-        evaluation=every_algorithm and evaluation,
+        evaluation=evaluation,
+        threads=threads,
+        together=max(1, threads // (len(measured) + 3 * evaluation)) if every_algorithm else 1,
         budget=budget,
     )
-    if threads is not None:
-        options = dataclasses.replace(options, threads=threads)
-    if every_algorithm:
-        together = max(1, options.threads // (len(options.sizes) + 3 * options.evaluation))
-        options = dataclasses.replace(options, together=together)
     with mistakes():
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled
-    command.run(command.wide_console(), options, out, append, profile)
+    command.run(options, out, append, profile)
 
 
 def _refuse_without_effect(given: dict[str, str], processors: list[str]) -> None:
     """Options that would have no effect beside the others, or without them, are mistakes."""
     if "reference_python" in given and (unused := [given[name] for name in given if name not in COMPARED]):
-        raise typer.BadParameter(
+        refuse(
+            "--reference-python",
             f"expected none of {', '.join(unused)} with it: dm-clrs is compared on bfs at n = 16 with one seed; leave "
             "them out, or measure without --reference-python",
-            param_hint="--reference-python",
         )
     if "every_algorithm" in given and "algorithm" in given:
-        raise typer.BadParameter("expected --algorithm or this, got both", param_hint="--every-algorithm")
+        refuse("--every-algorithm", "expected --algorithm or this, got both")
     if "evaluation" in given and "every_algorithm" not in given:
-        raise typer.BadParameter("expected --every-algorithm with it, or neither", param_hint="--evaluation")
+        refuse("--evaluation", "expected --every-algorithm with it, or neither")
     if "append" in given and "out" not in given:
-        raise typer.BadParameter("expected --out with it, the record to go on with", param_hint="--append")
+        refuse("--append", "expected --out with it, the record to go on with")
     if "plain" in given and "team" not in processors:
-        raise typer.BadParameter(
+        refuse(
+            "--plain",
             f"expected team among the processors, got {', '.join(processors)}: only TEAM is written out in plain JAX; "
             "add it to --processor, or leave this out",
-            param_hint="--plain",
         )
     if "plain" in given and "preset" in given:
-        raise typer.BadParameter(
-            "expected --plain or this, got both: TEAM in plain JAX has the settings of the preset paper",
-            param_hint="--preset",
-        )
+        refuse("--preset", "expected --plain or this, got both: TEAM in plain JAX has the settings of the preset paper")

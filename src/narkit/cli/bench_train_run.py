@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 from rich.console import Console
 
 from narkit import machine
@@ -17,35 +19,23 @@ from narkit.bench.training_steps import load_plain_team
 from narkit.cli.choices import plain_errors, store
 from narkit.printing import print_line
 
-SETTINGS = (
-    "device",
-    "sizes",
-    "hidden_size",
-    "batch_size",
-    "num_seeds",
-    "preset",
-)  # of a record; measurements share them
+# What the measurements of a record share.
+SETTINGS = ("device", "sizes", "hidden_size", "batch_size", "num_seeds", "preset")
 WIDTH = 190  # of the tables where no terminal says otherwise
-
-
-def wide_console() -> Console:
-    """A console that does not fold the tables' columns when its output goes to a file."""
-    return Console() if Console().is_terminal else Console(width=WIDTH)
 
 
 class IncompatibleRecord(OSError):
     """A stored record cannot be continued or replaced by what was asked for."""
 
 
-def run(
-    console: Console, options: train.BenchOptions, out: Path | None, append: bool, profile: Path | None
-) -> BenchRecord:
+def run(options: train.BenchOptions, out: Path | None, append: bool, profile: Path | None) -> None:
     """Measures and prints; with `out` stores, with `profile` traces each network at its largest size, too."""
     if options.plain:
         with plain_errors("--plain"):
             load_plain_team()
     with plain_errors("--out"):
         record = _start(options, out, append)
+    console = _wide_console()
 
     def save() -> None:
         store(out, record.to_json(), train_report.as_markdown(record))
@@ -57,32 +47,27 @@ def run(
     save()
     train_report.print_record(console, record)
     _tell_where(console, out)
-    return record
 
 
 def compare(
-    console: Console,
-    python: Path,
-    processors: Sequence[str],
-    steps: int,
-    hidden_size: int,
-    batch_size: int,
-    out: Path | None,
+    python: Path, processors: Sequence[str], steps: int, hidden_size: int, batch_size: int, out: Path | None
 ) -> None:
     """Compares training steps on the CPU with dm-clrs in another interpreter."""
-    import jax
-
     if jax.default_backend() != "cpu":
         raise OSError("the comparison with dm-clrs is one of CPUs; set JAX_PLATFORMS=cpu")
-    algorithm, size = "bfs", 16
-    if out is not None:
-        settings = {"algorithm": algorithm, "size": size, "hidden_size": hidden_size, "batch_size": batch_size}
-        with plain_errors("--out"):
-            _refuse_other(out.with_suffix(".json"), settings | {"cpu": machine.cpu_model()})
-    record = train_reference.compare(python, processors, algorithm, size, hidden_size, batch_size, steps, _tell)
-    train_reference.print_record(console, record)
-    store(out, train_reference.as_json(record), train_reference.as_markdown(record))
+    settings = {"algorithm": train_reference.ALGORITHM, "size": train_reference.SIZE, "hidden_size": hidden_size}
+    with plain_errors("--out"):
+        _refuse_other(out, settings | {"batch_size": batch_size, "cpu": machine.cpu_model()})
+    record = train_reference.compare(python, processors, hidden_size, batch_size, steps, _tell)
+    page, console = train_reference.page(record), _wide_console()
+    page.print(console)
+    store(out, train_reference.as_json(record), page.markdown())
     _tell_where(console, out)
+
+
+def _wide_console() -> Console:
+    """A console that does not fold the tables' columns when its output goes to a file."""
+    return Console() if Console().is_terminal else Console(width=WIDTH)
 
 
 def _tell(text: str) -> None:
@@ -91,33 +76,27 @@ def _tell(text: str) -> None:
 
 def _tell_where(console: Console, out: Path | None) -> None:
     if out is None:
-        text = "not stored; --out FILE keeps it as FILE.json and FILE.md"
+        print_line(console, "not stored; --out FILE keeps it as FILE.json and FILE.md")
     else:
-        text = f"stored: {out.with_suffix('.json')} and {out.with_suffix('.md')}"
-    print_line(console, text)
+        print_line(console, f"stored: {out.with_suffix('.json')} and {out.with_suffix('.md')}")
 
 
 def _start(options: train.BenchOptions, out: Path | None, append: bool) -> BenchRecord:
     """The record to fill: a new one, or what is stored already."""
     fresh = train.new_record(options)
-    if out is None:
-        return fresh
-    path = out.with_suffix(".json")
-    _refuse_other(path, {name: getattr(fresh, name) for name in SETTINGS})
-    if not append or not path.exists():
+    _refuse_other(out, {name: getattr(fresh, name) for name in SETTINGS})
+    if out is None or not append or not (path := out.with_suffix(".json")).exists():
         return fresh
     try:
         known = BenchRecord.from_json(path.read_text())
     except (ValueError, KeyError, TypeError) as error:
         raise IncompatibleRecord(f"{path} cannot be continued: {error}; leave out --append to replace it") from None
-    known.complete = False
-    known.versions, known.commit, known.date = fresh.versions, fresh.commit, fresh.date
-    return known
+    return replace(known, complete=False, versions=fresh.versions, commit=fresh.commit, date=fresh.date)
 
 
-def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
+def _refuse_other(out: Path | None, settings: Mapping[str, Any]) -> None:
     """Raises if there is a record that was measured otherwise: a laptop must not replace what a GPU measured."""
-    if not path.exists():
+    if out is None or not (path := out.with_suffix(".json")).exists():
         return
     try:
         stored = json.loads(path.read_text())
@@ -138,17 +117,15 @@ def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _trace(console: Console, prepared: Prepared, folder: Path) -> None:
-    config = prepared.training_step.config
     jobs = [job for job in prepared.jobs if job.batch is not None]
     if not jobs:
         return
     job = max(jobs, key=lambda job: job.size)
-    title = f"{config.algorithms[0]}, {config.processor} ({prepared.training_step.implementation}), n = {job.size}"
-    name = "-".join([config.algorithms[0], config.processor, prepared.training_step.implementation, str(job.size)])
-    trace = profiling.trace(prepared, job, folder / name.replace(" ", "-"))
+    implementation, processor, algorithm = prepared.network
+    title = f"{algorithm}, {processor} ({implementation}), n = {job.size}"
+    folder /= f"{algorithm}-{processor}-{implementation}-{job.size}".replace(" ", "-")
+    steps = profiling.trace(prepared, job, folder)
     try:
-        kernels = profiling.longest_kernels(trace.folder)
+        train_report.print_longest(console, title, folder, steps, profiling.longest_kernels(folder))
     except (RuntimeError, ValueError) as error:
-        print_line(console, f"{title}: trace in {trace.folder}, not summarised: {error}")
-        return
-    train_report.print_longest(console, title, trace, kernels)
+        print_line(console, f"{title}: trace in {folder}, not summarised: {error}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -18,11 +18,26 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other option of narkit.TrainConfig.")
 ]
 SaveEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints, at least.")]
+Devices = Annotated[int, typer.Option(min=1, help="Share seeds and batches out among so many devices.")]
+Algorithms = Annotated[str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")]
+Sizes = Annotated[str, typer.Option(help="Nominal sizes, with commas between.")]
+InstanceSeed = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=2**32 - 1, help="Seed of a random instance.", show_default="one in which something happens"
+    ),
+]
+Weights = Annotated[str | None, typer.Option(help="A name of `narkit weights`, or a file.", show_default="the best")]
 OutFiles = Annotated[
     Path | None, typer.Option(callback=lambda out: _writable(out, ".json"), help="Write OUT.json and OUT.md, too.")
 ]
 OutFile = Annotated[Path | None, typer.Option(callback=lambda file: _writable(file), help="Write the record here.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+def refuse(option: str | None, why: str) -> NoReturn:
+    """Ends the command in a usage error, which names the option that is to blame."""
+    raise typer.BadParameter(why, param_hint=option) from None
 
 
 @contextlib.contextmanager
@@ -34,11 +49,11 @@ def plain_errors(hint: str | None = None, also: tuple[type[Exception], ...] = ()
     try:
         yield
     except OSError as error:
-        raise typer.BadParameter(one_line(error), param_hint=hint) from None
+        refuse(hint, one_line(error))
     except (ValueError, *also) as error:
         if not type(error).__module__.startswith("narkit.") and not isinstance(error, also):
             raise
-        raise typer.BadParameter(str(error), param_hint=hint) from None
+        refuse(hint, str(error))
 
 
 @contextlib.contextmanager
@@ -47,7 +62,7 @@ def mistakes() -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from None
+        refuse(None, str(error))
 
 
 def given_options(context: typer.Context) -> dict[str, str]:
@@ -72,25 +87,22 @@ def _writable(file: Path | None, suffix: str = "") -> Path | None:
 
 def known_algorithm(name: str) -> str:
     """The name, if an algorithm has it."""
-    import narkit.algorithms  # noqa: F401  registers the algorithms
-    from narkit.spec import ALGORITHMS
+    from narkit.algorithms import ALGORITHMS
 
     with plain_errors():
         return ALGORITHMS[name].name
 
 
-def one_of(what: str, name: str, known: Iterable[str]) -> str:
+def one_of(what: str, name: str, known: Collection[str], option: str | None = None) -> str:
     """The name, if it is among the known ones."""
-    names = list(known)
-    if name not in names:
-        raise typer.BadParameter(str(UnknownNameError(what, name, names)))
+    if name not in known:
+        refuse(option, str(UnknownNameError(what, name, known)))
     return name
 
 
 def comma_separated_algorithms(text: str | None) -> list[str]:
     """`bfs,dijkstra` -> ["bfs", "dijkstra"]; nothing -> all."""
-    import narkit.algorithms  # noqa: F401  registers the algorithms
-    from narkit.spec import ALGORITHMS
+    from narkit.algorithms import ALGORITHMS
 
     return sorted(ALGORITHMS) if text is None else [known_algorithm(name.strip()) for name in text.split(",")]
 
@@ -100,9 +112,9 @@ def comma_separated_sizes(text: str) -> list[int]:
     try:
         sizes = [int(part) for part in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"expected whole numbers with commas between, such as 16,64; got {text!r}") from None
+        refuse(None, f"expected whole numbers with commas between, such as 16,64; got {text!r}")
     if min(sizes) < 1:
-        raise typer.BadParameter(f"expected sizes of at least 1, got {min(sizes)}")
+        refuse(None, f"expected sizes of at least 1, got {min(sizes)}")
     return sizes
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from narkit.cli.choices import plain_errors
 from narkit.cli.help import examples
@@ -30,7 +31,6 @@ def compare(
     ] = None,
 ) -> None:
     """Compare two systems or two runs on every algorithm that both have, and say which differences are significant."""
-    from rich.console import Console
 
     from narkit.report.comparing import print_comparison, side
 

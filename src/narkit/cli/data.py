@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from narkit.cli.choices import (
-    known_algorithm,
-    one_of,
-    plain_errors,
-)
+from narkit.cli import choices
+from narkit.cli.choices import known_algorithm, one_of, plain_errors
 from narkit.cli.help import examples
 
 SPLITS = ("train", "val", "test")
 
 app = typer.Typer(
+    name="data",
     no_args_is_help=True,
     help="Look at trajectories and export them.",
     epilog=examples("narkit data show bfs --size 6", "narkit data export bfs --split test --out bfs.npz"),
@@ -40,16 +39,12 @@ def show(
     size: Annotated[
         int | None, typer.Option(help="Nominal size of the instance.", show_default="5, more where that is too little")
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, max=2**32 - 1, help="Seed of the instance.", show_default="one in which something happens"),
-    ] = None,
+    seed: choices.InstanceSeed = None,
     density: Annotated[float, typer.Option(min=0.0, max=1.0, help="Edge probability of random graphs.")] = 0.7,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Show only the first steps.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the run and save it here (.png, .svg, .pdf).")] = None,
 ) -> None:
     """Show a run on a random instance, step by step, with the meaning of every hint."""
-    from rich.console import Console
 
     from narkit.cli.show import check_readable, print_run
     from narkit.data.eventful import eventful_run, readable_size

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from narkit.cli.choices import mistakes, plain_errors
 from narkit.cli.help import examples
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from narkit.training.config import TrainConfig
     from narkit.training.record import RunRecord
 
@@ -31,8 +30,6 @@ def demo(
     steps: Annotated[int, typer.Option(min=1, help="How many training steps.")] = 400,
 ) -> None:
     """Follow a run, then train TEAM on the CPU in about two minutes, score it and draw its attention."""
-    from rich.console import Console
-
     with mistakes():
         config = demo_config(seed, steps=steps)
     with plain_errors("--out"):
@@ -49,15 +46,19 @@ def demo_config(seed: int = 0, **options: object) -> TrainConfig:
 
 def run_demo(console: Console, folder: Path, config: TrainConfig) -> RunRecord:
     """Follows a run, trains, scores, and saves pictures, the record and the network."""
+    from narkit.cli.show import print_run
     from narkit.cli.training_display import LiveDisplay
     from narkit.data.execution import random_run
     from narkit.models.serialization import save
+    from narkit.report.picture import save_picture
     from narkit.report.published import published
     from narkit.report.training_pictures import save_attention, save_curves
     from narkit.training.run import train
 
     folder.mkdir(parents=True, exist_ok=True)
-    _follow(console, folder)
+    followed = random_run(*SHOWN)
+    print_run(console, followed)
+    save_picture(followed, folder / f"{SHOWN[0]}.png")
     console.print(f"\ntraining TEAM on {ALGORITHM}: {config.steps} steps on graphs of up to {max(config.sizes)} nodes")
     with LiveDisplay(console) as display:
         record = train(config, callbacks=[display])
@@ -78,16 +79,6 @@ def run_demo(console: Console, folder: Path, config: TrainConfig) -> RunRecord:
     console.print(f"pictures, record and network: {folder}", highlight=False)
     console.print("next: narkit train --help, narkit list, README.md", style="dim")
     return record
-
-
-def _follow(console: Console, folder: Path) -> None:
-    from narkit.cli.show import print_run
-    from narkit.data.execution import random_run
-    from narkit.report.picture import save_picture
-
-    batch = random_run(*SHOWN)
-    print_run(console, batch)
-    save_picture(batch, folder / f"{SHOWN[0]}.png")
 
 
 def _test_score(record: RunRecord) -> float:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from narkit.cli.choices import plain_errors
 from narkit.cli.help import examples
-from narkit.printing import print_table
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from narkit.report.evaluation import Evaluation
 
 app = typer.Typer()
 
@@ -45,7 +40,6 @@ def evaluate(
     json: Annotated[Path | None, typer.Option(help="Write the scores here, too.")] = None,
 ) -> None:
     """Score a run, or saved weights, on the official test split or at any size: micro-F1 per output and per hint."""
-    from rich.console import Console
 
     from narkit.cli.training_display import clear_ends
     from narkit.files import check_place
@@ -58,56 +52,7 @@ def evaluate(
     with clear_ends(console, run):  # damaged checkpoints, wrong names
         evaluations = evaluation.evaluate(run, size, rule, samples, hints)
     for each in evaluations:
-        print_evaluation(console, each)
+        evaluation.print_evaluation(console, each)
     if json is not None:
         with plain_errors("--json"):
             evaluation.save_json(evaluations, json)
-
-
-def print_evaluation(console: Console, evaluation: Evaluation) -> None:
-    """Prints the scores of every output and hint, with their spread over the seeds, and what the paper has."""
-    import numpy as np
-
-    from narkit.data.splits import SPLITS
-    from narkit.report.grid import measured
-    from narkit.report.published import published
-    from narkit.report.rendering import text
-    from narkit.spec import ALGORITHMS, Kind
-    from narkit.sweeps.systems import main_rule
-
-    config, test = evaluation.config, SPLITS["test"]
-    official = evaluation.size == test.size and (
-        evaluation.num_samples == test.num_samples * ALGORITHMS[evaluation.algorithm].multiplier
-    )
-    where = "official test split" if official else f"{evaluation.num_samples} samples of size {evaluation.size}"
-    which = f"rule {evaluation.rule}, {len(config.seeds)} seeds" if evaluation.rule else "one network"
-    rows: list[list[str]] = []
-    outputs = [scores.outputs for scores in evaluation.seeds]
-    for name in outputs[0]:
-        label = "mean of outputs" if name == "score" else f"output {name}"
-        rows.append(_percentages(label, [scores[name] for scores in outputs]))
-    paper = published(config.processor, evaluation.rule or main_rule(config), evaluation.algorithm)
-    if paper is not None and official:
-        rows.append(["paper", text(paper), ""])
-    spec = ALGORITHMS[evaluation.algorithm].transformed_spec
-    for name in evaluation.seeds[0].hints:
-        values = [scores.hints[name] for scores in evaluation.seeds]
-        if spec[name].kind is Kind.SCALAR:
-            shown = "  ".join(f"{value:.2g}" for value in values)
-            error = measured(np.array(values))
-            spread = "" if error.std is None else f" ± {error.std:.2g}"
-            rows.append([f"hint {name} (squared error)", f"{error.mean:.2g}{spread} ({error.seeds})", shown])
-        else:
-            rows.append(_percentages(f"hint {name}", values))
-    title = f"{evaluation.algorithm}, {config.processor}: {where}, {which}, micro-F1 in %"
-    print_table(console, ("probe", "mean ± std (seeds)", "each seed"), rows, title)
-
-
-def _percentages(label: str, values: list[float]) -> list[str]:
-    import numpy as np
-
-    from narkit.report.grid import measured
-    from narkit.report.rendering import text
-
-    percent = 100 * np.array(values)
-    return [label, text(measured(percent)), "  ".join(f"{value:.1f}" for value in percent)]

@@ -5,26 +5,23 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from narkit.cli import choices
 from narkit.cli.choices import one_of
 from narkit.cli.help import examples
 from narkit.spec import Algorithm, Stage, stage_of
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 SIZE = 16
-_STAGES = {Stage.INPUT: "in", Stage.HINT: "hints", Stage.OUTPUT: "out"}
 
 
 def steps_of_batches() -> dict[str, int]:
     """The processor steps of a training batch at the nominal size 16. Of others' algorithms they are measured."""
-    from rich.console import Console
     from rich.progress import track
 
     from narkit.algorithms import ALGORITHMS
@@ -35,26 +32,10 @@ def steps_of_batches() -> dict[str, int]:
     return {name: round(processor_steps(name, SIZE)) for name in names}
 
 
-def print_algorithms(console: Console) -> None:
-    """Prints the table of all algorithms, which fits 80 columns."""
-    entries = _by_category()
-    lengths = steps_of_batches()
-    table = _table(f"{len(entries)} algorithms")
-    table.add_column("algorithm", style="bold cyan", overflow="fold")
-    table.add_column("category", style="green")
-    for stage in _STAGES:
-        table.add_column(_STAGES[stage], justify="right")
-    table.add_column("steps", justify="right")
-    for entry in entries:
-        counts = [str(len(stage_of(entry.spec, stage))) for stage in _STAGES]
-        table.add_row(entry.name, entry.category, *counts, str(lengths[entry.name]))
-    console.print(table)
-    console.print(f"steps: those of a training batch at n = {SIZE}; in, hints, out: how many probes of each there are.")
-    console.print("narkit data show ALGORITHM tells what every probe means.")
-
-
 def describe_algorithms() -> list[dict[str, Any]]:
-    """The algorithms with all their probes, for machines."""
+    """The algorithms with all their probes, category by category."""
+    from narkit.algorithms import ALGORITHMS
+
     lengths = steps_of_batches()
     return [
         {
@@ -62,9 +43,9 @@ def describe_algorithms() -> list[dict[str, Any]]:
             "category": entry.category,
             "summary": entry.summary,
             "typical_steps": lengths[entry.name],
-            **{f"{stage}s": _probes(entry, stage) for stage in _STAGES},
+            **{f"{stage}s": _probes(entry, stage) for stage in (Stage.INPUT, Stage.HINT, Stage.OUTPUT)},
         }
-        for entry in _by_category()
+        for entry in sorted(ALGORITHMS.values(), key=lambda entry: (entry.category, entry.name))
     ]
 
 
@@ -75,24 +56,32 @@ def _probes(entry: Algorithm, stage: Stage) -> dict[str, dict[str, str]]:
     }
 
 
-def _by_category() -> list[Algorithm]:
-    from narkit.algorithms import ALGORITHMS
-
-    return sorted(ALGORITHMS.values(), key=lambda entry: (entry.category, entry.name))
+def print_algorithms(console: Console, entries: list[dict[str, Any]]) -> None:
+    """Prints the table of all algorithms, which fits 80 columns."""
+    table = _table(f"{len(entries)} algorithms")
+    table.add_column("algorithm", style="bold cyan", overflow="fold")
+    table.add_column("category", style="green")
+    for heading in ("in", "hints", "out", "steps"):
+        table.add_column(heading, justify="right")
+    for entry in entries:
+        counts = [len(entry[stage]) for stage in ("inputs", "hints", "outputs")]
+        table.add_row(entry["name"], entry["category"], *map(str, counts), str(entry["typical_steps"]))
+    console.print(table)
+    console.print(f"steps: those of a training batch at n = {SIZE}; in, hints, out: how many probes of each there are.")
+    console.print("narkit data show ALGORITHM tells what every probe means.")
 
 
 def describe_processors() -> list[dict[str, Any]]:
-    """The processors, built in and registered from elsewhere, with the first line of their description."""
+    """The processors, built in and registered from elsewhere: what they say of themselves, and configured options."""
     from narkit.models.processors import PROCESSORS
 
-    return [{"name": name, "summary": _summary(factory)} for name, factory in PROCESSORS.items()]
-
-
-def _summary(factory: Any) -> str:
-    """The first line of what a class says of itself; of a configured class that of the class, and its options."""
-    first = (inspect.getdoc(getattr(factory, "func", factory)) or "").split("\n")[0]
-    options = getattr(factory, "keywords", {})
-    return f"{first} With {_settings(options)}." if options else first
+    described = []
+    for name, factory in PROCESSORS.items():
+        options = dict(getattr(factory, "keywords", {}))  # of a configured class
+        words = inspect.getdoc(getattr(factory, "func", factory)) or ""
+        summary = words.split("\n")[0] + (f" With {_settings(options)}." if options else "")
+        described.append({"name": name, "summary": summary, "options": options, "description": words})
+    return described
 
 
 def describe_presets() -> list[dict[str, Any]]:
@@ -130,7 +119,6 @@ def _short(value: Any) -> str:
 
 
 def _table(title: str) -> Table:
-    from rich.table import Table
 
     return Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="bold")
 
@@ -139,21 +127,13 @@ def describe_systems() -> list[dict[str, Any]]:
     """The systems that tables compare: what is trained, by which preset, and the rule that was fixed for it."""
     from narkit.sweeps.systems import SYSTEMS
 
-    return [
-        {
-            "name": system.name,
-            "title": system.title,
-            "processor": system.processor,
-            "options": dict(system.options),
-            "settings": dict(system.settings),
-            "preset": system.preset,
-            "rule": system.rule,
-            "seeds": system.num_seeds,
-            "summary": f"{system.title}: processor {system.processor}, preset {system.preset}, rule {system.rule}, "
-            f"{system.num_seeds} seeds",
-        }
-        for system in SYSTEMS.values()
-    ]
+    described = []
+    for system in SYSTEMS.values():
+        fields = ("name", "title", "processor", "options", "settings", "preset", "rule")
+        entry = {name: getattr(system, name) for name in fields} | {"seeds": system.num_seeds}
+        recipe = f"processor {system.processor}, preset {system.preset}, rule {system.rule}, {system.num_seeds} seeds"
+        described.append(entry | {"summary": f"{system.title}: {recipe}"})
+    return described
 
 
 def describe_rules() -> list[dict[str, Any]]:
@@ -175,26 +155,18 @@ LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def describe_one(what: str, name: str) -> dict[str, Any]:
-    """All about one entry of a list: what the list says, and a preset's every setting or a processor's description."""
+    """All about one entry of a list: what the list says, and a preset's every setting."""
     entry = next(entry for entry in LISTS[what]() if entry["name"] == name)
     if what == "presets":
         from narkit.training.presets import preset
 
-        settings = preset(name, algorithms="bfs").to_json()
-        return {**entry, "settings": {key: value for key, value in settings.items() if key != "algorithms"}}
-    if what == "processors":
-        from narkit.models.processors import PROCESSORS
-
-        factory = PROCESSORS[name]
-        described = inspect.getdoc(getattr(factory, "func", factory)) or ""
-        return {**entry, "options": dict(getattr(factory, "keywords", {})), "description": described}
+        entry["settings"] = preset(name, algorithms="bfs").to_json()
+        del entry["settings"]["algorithms"]
     return entry
 
 
 def print_one(console: Console, entry: dict[str, Any]) -> None:
     """Prints an entry, a line for everything that is known of it; what has parts of its own is indented below it."""
-    from rich.text import Text
-
     table = _table(entry["name"])
     table.show_header = False
     table.add_column(style="bold cyan", no_wrap=True)
@@ -216,7 +188,7 @@ def print_one(console: Console, entry: dict[str, Any]) -> None:
 def print_list(console: Console, what: str) -> None:
     """Prints one of the lists as a table."""
     if what == "algorithms":
-        print_algorithms(console)
+        print_algorithms(console, LISTS[what]())
     else:
         print_named(console, what, LISTS[what]())
 
@@ -238,8 +210,6 @@ def list_choices(
     as_json: choices.AsJson = False,
 ) -> None:
     """List what there is to choose from: algorithms, processors, presets, systems or selection rules."""
-    from rich.console import Console
-
     one_of("list", what, LISTS)
     if name is not None:
         one_of(what.removesuffix("s"), name, [entry["name"] for entry in LISTS[what]()])

@@ -6,22 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
-from narkit.cli.choices import plain_errors
+from narkit.cli.choices import plain_errors, refuse
 from narkit.cli.help import examples
 from narkit.printing import print_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from narkit.sweeps.checks import Checked
     from narkit.training.record import RunRecord
 
 app = typer.Typer(
+    name="records",
     no_args_is_help=True,
     help="Look after the records of finished runs.",
     epilog=examples("narkit records check results", "narkit records manifest results"),
 )
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")]
 
 
 @app.command(
@@ -32,8 +33,9 @@ app = typer.Typer(
         "narkit records check results --rescore 3",
     ),
 )
+@plain_errors("FOLDER")
 def check_records(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
+    folder: Folder,
     count: Annotated[
         int | None,
         typer.Argument(metavar="N", min=1, help="With --rescore: of how many records, drawn at random; else of all."),
@@ -48,105 +50,69 @@ def check_records(
     dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
 ) -> None:
     """Check every record, its digest and its weights, and name what is not good. Nothing is changed unless told so."""
-    from rich.console import Console
+
+    from narkit.sweeps.checks import check_file, set_aside, unreadable_folders
 
     if dry_run:
         typer.echo("--dry-run: nothing is moved any more unless --set-aside is given; leave it out", err=True)
         if move:
-            raise typer.BadParameter("expected --set-aside or --dry-run, got both", param_hint="--set-aside")
+            refuse("--set-aside", "expected --set-aside or --dry-run, got both")
     if count is not None and not rescore:
-        raise typer.BadParameter(f"expected --rescore with it, got only {count}", param_hint="N")
-    with plain_errors("FOLDER"):
-        _check(Console(), folder, move=move, rescore=rescore, count=count)
-
-
-@app.command("manifest", epilog=examples("narkit records manifest results"))
-def write_manifest(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder with records, at any depth.")],
-) -> None:
-    """Write FOLDER/manifest.json, the digests of records that are too old to carry their own, which it leaves alone."""
-    from rich.console import Console
-
-    with plain_errors("FOLDER"):
-        _write_manifest(Console(), folder)
-
-
-def _check(
-    console: Console, folder: Path, *, move: bool = False, rescore: bool = False, count: int | None = None
-) -> None:
-    """Names every record that is not good, and ends in exit code 1 if there was one or none at all.
-
-    Nothing is changed, unless `move` says that damaged ones are to be set aside. `rescore` evaluates published weights
-    again, of at most `count` records.
-    """
-    from narkit.sweeps.checks import check_file, set_aside, unreadable_folders
-
-    files = _files(folder)
+        refuse("N", f"expected --rescore with it, got only {count}")
+    console, files = Console(), _files(folder)
     checked = [check_file(path) for path in files]
     damaged = [found for found in checked if found.problems and not found.unreadable]
     unreadable = [found for found in checked if found.unreadable]
-    for found in damaged:
-        where = f"set aside as {set_aside(found)}" if move else "damaged, left where it is"
-        _tell(console, found, where)
-    for found in unreadable:
-        _tell(console, found, "not checked")
-    not_entered = unreadable_folders(folder)
-    for line in not_entered:
-        print_line(console, f"{line}: a folder that could not be looked into", "red")
-    missing = _missing(folder)
-    for path in missing:
-        print_line(console, f"{path}: named in the manifest, but it is not there", "red")
+    bad = [(each, f"set aside as {set_aside(each)}" if move else "damaged, left where it is") for each in damaged]
+    for found, where in bad + [(each, "not checked") for each in unreadable]:
+        print_line(console, f"{found.path}: {where}", "red")
+        for problem in found.problems:
+            print_line(console, f"    {problem}")
+    lost = [f"{line}: a folder that could not be looked into" for line in unreadable_folders(folder)]
+    lost += [f"{path}: named in the manifest, but it is not there" for path in _missing(folder)]
+    for line in lost:
+        print_line(console, line, "red")
     _tell_weights_without_record(console, folder)
     good = [(found.path, found.record) for found in checked if not found.problems and found.record is not None]
     counts = f"{len(files)} records, {len(good)} good, {len(damaged)} damaged"
     print_line(console, f"{folder}: {counts}" + (f", {len(unreadable)} not checked" if unreadable else ""))
     if not files:
-        print_line(
-            console, f"{folder}: expected records at any depth, as `narkit sweep` or `narkit train` write them", "red"
-        )
+        expected = "expected records at any depth, as `narkit sweep` or `narkit train` write them"
+        print_line(console, f"{folder}: {expected}", "red")
     differing = _rescore(console, good, count) if rescore else 0
-    if damaged or unreadable or not_entered or missing or differing or not files:
+    if damaged or unreadable or lost or differing or not files:
         raise typer.Exit(1)
 
 
-def _write_manifest(console: Console, folder: Path) -> None:
-    """Writes the digests of all records that do not carry their own."""
-    from narkit.sweeps.manifest import ManifestError, make_manifest
+@app.command("manifest", epilog=examples("narkit records manifest results"))
+@plain_errors("FOLDER")
+def write_manifest(folder: Folder) -> None:
+    """Write FOLDER/manifest.json, the digests of records that are too old to carry their own, which it leaves alone."""
+
+    from narkit.sweeps.manifest import make_manifest
 
     files = _files(folder)
-    try:
-        manifest = make_manifest(folder, files)
-    except ManifestError as error:
-        raise typer.BadParameter(str(error), param_hint="FOLDER") from None
-    if not manifest.digests:
-        print_line(console, f"{folder}: no manifest is needed: of {len(files)} records each carries its own digest")
-        return
-    print_line(console, f"{manifest.write()}: digests of {len(manifest.digests)} records")
+    manifest = make_manifest(folder, files)
+    if manifest.digests:
+        line = f"{manifest.write()}: digests of {len(manifest.digests)} records"
+    else:
+        line = f"{folder}: no manifest is needed: of {len(files)} records each carries its own digest"
+    print_line(Console(), line)
 
 
 def _files(folder: Path) -> list[Path]:
     from narkit.sweeps.checks import record_files
 
     if not folder.is_dir():
-        raise typer.BadParameter(f"{folder}: expected a folder with records", param_hint="FOLDER")
+        refuse("FOLDER", f"{folder}: expected a folder with records")
     return record_files(folder)
-
-
-def _tell(console: Console, checked: Checked, where: str) -> None:
-    print_line(console, f"{checked.path}: {where}", "red")
-    for problem in checked.problems:
-        print_line(console, f"    {problem}")
 
 
 def _missing(folder: Path) -> list[Path]:
     """Records below the folder that the manifest over it names and that are gone."""
-    from narkit.sweeps.manifest import ManifestError, manifest_over
+    from narkit.sweeps.manifest import manifest_over
 
-    try:
-        manifest = manifest_over(folder / "here")
-    except ManifestError as error:
-        raise typer.BadParameter(str(error), param_hint="FOLDER") from None
-    place = folder.resolve()
+    manifest, place = manifest_over(folder / "here"), folder.resolve()
     return [path for path in manifest.missing() if place in path.resolve().parents] if manifest else []
 
 

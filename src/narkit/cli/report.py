@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.choices import plain_errors
+from narkit.cli.choices import plain_errors, refuse
 from narkit.cli.help import examples
 
 app = typer.Typer()
@@ -65,10 +65,10 @@ def report(
     }
     files = {option: file for option, file in named.items() if file is not None}
     if check and not files:
-        raise typer.BadParameter(f"expected {' or '.join(named)} with it", param_hint="--check")
+        refuse("--check", f"expected {' or '.join(named)} with it")
     if learning is not None and (out is not None or len(files) > 1):
         # Runs of any length must not get into what shows the preset's.
-        raise typer.BadParameter("expected neither --out nor another document with it", param_hint="--learning")
+        refuse("--learning", "expected neither --out nor another document with it")
     with plain_errors():
         grid = read_grid(results, preset, empty=empty, free=FREE if learning is not None else ())
         if check:

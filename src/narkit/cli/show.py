@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, assert_never
 
 import numpy as np
 from rich import box
 from rich.columns import Columns
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
@@ -45,21 +46,24 @@ def print_run(console: Console, batch: Batch, max_steps: int | None = None) -> N
     for paragraph in (inspect.getdoc(entry.function) or "").split("\n\n"):
         console.print(paragraph.replace("\n", " "), markup=False, highlight=False)
     console.print(_legend(entry))
-    console.print(_how_to_read(console), style="dim")
+    marks = f"●/· a mask's one and zero, {UNSET} a value that does not count, →3 a pointer to node 3, ↺ to itself; "
+    changed = "a star" if console.color_system is None else "a coloured cell"
+    console.print(Text(f"{marks}{changed} has changed since the step before."), style="dim")
 
     console.print(Rule("the instance", align="left", style="green"))
-    _print_values(console, _instance(batch))
+    given = {name: values[0] for name, values in batch.inputs.items()}
+    constant = {name: batch.hints[name][0, 0] for name, probe in batch.spec.items() if probe.constant}
+    _print_values(console, batch.spec, given | constant)
     previous: dict[str, Any] = {}
     for step in range(shown):
         console.print(Rule(f"step {step + 1} of {num_steps}", align="left", style="blue"))
-        now = {name: batch.hints[name][step, 0] for name in _moving_hints(batch.spec)}
-        _print_values(console, list(_read(batch.spec, now, previous)))
+        now = {name: values[step, 0] for name, values in batch.hints.items() if name not in constant}
+        _print_values(console, batch.spec, now, previous)
         previous = now
     if shown < num_steps:
         console.print(f"... {num_steps - shown} more steps; leave out --max-steps to see them", style="dim")
     console.print(Rule("the result", align="left", style="green"))
-    outputs = {name: values[0] for name, values in batch.outputs.items()}
-    _print_values(console, list(_read(batch.spec, outputs, {})))
+    _print_values(console, batch.spec, {name: values[0] for name, values in batch.outputs.items()})
 
 
 def check_readable(batch: Batch, max_steps: int | None = None) -> None:
@@ -83,46 +87,22 @@ def _legend(entry: Algorithm) -> Table:
     table.add_column("what it means")
     for stage in (Stage.INPUT, Stage.HINT, Stage.OUTPUT):
         for name, probe in stage_of(entry.spec, stage).items():
-            kind = (
-                f"{probe.num_classes} classes" if probe.kind is Kind.CATEGORICAL else str(probe.kind).replace("_", " ")
-            )
+            is_categorical = probe.kind is Kind.CATEGORICAL
+            kind = f"{probe.num_classes} classes" if is_categorical else probe.kind.replace("_", " ")
             meaning = f"{probe.meaning} (the same at every step)" if probe.constant else probe.meaning
-            table.add_row(name, str(stage), str(probe.location), kind, Text(meaning))
+            table.add_row(name, stage, probe.location, kind, Text(meaning))
     return table
 
 
-def _how_to_read(console: Console) -> Text:
-    marks = f"●/· a mask's one and zero, {UNSET} a value that does not count, →3 a pointer to node 3, ↺ to itself; "
-    changed = "a star" if _marks_changes_by_star(console) else "a coloured cell"
-    return Text(f"{marks}{changed} has changed since the step before.")
-
-
-def _marks_changes_by_star(console: Console) -> bool:
-    return console.color_system is None
-
-
-def _moving_hints(spec: Spec) -> list[str]:
-    return [name for name, probe in stage_of(spec, Stage.HINT).items() if not probe.constant]
-
-
-def _instance(batch: Batch) -> list[ProbeValues]:
-    """The inputs, and the hints that never change."""
-    given = {name: values[0] for name, values in batch.inputs.items()}
-    constant = {name: batch.hints[name][0, 0] for name, probe in batch.spec.items() if probe.constant}
-    return list(_read(batch.spec, given | constant, {}))
-
-
-def _read(spec: Spec, values: dict[str, Any], previous: dict[str, Any]) -> Iterator[ProbeValues]:
-    for name, value in values.items():
-        probe = spec[name]
-        shape = value.shape[:-1] if probe.kind is Kind.CATEGORICAL else value.shape
-        cells, changed = np.empty(shape, object), np.zeros(shape, bool)
-        for place in np.ndindex(shape):
-            cells[place] = value_text(probe, value[place], place)
-            changed[place] = name in previous and bool(np.any(value[place] != previous[name][place]))
-        if probe.kind is Kind.MASK_ONE:  # where the mark went says it all; where it was is one step above
-            changed &= value == 1
-        yield ProbeValues(name, probe, cells, changed)
+def _read(name: str, probe: Probe, value: Any, previous: Any) -> ProbeValues:
+    shape = value.shape[:-1] if probe.kind is Kind.CATEGORICAL else value.shape
+    cells, changed = np.empty(shape, object), np.zeros(shape, bool)
+    for place in np.ndindex(shape):
+        cells[place] = value_text(probe, value[place], place)
+        changed[place] = previous is not None and bool(np.any(value[place] != previous[place]))
+    if probe.kind is Kind.MASK_ONE:  # where the mark went says it all; where it was is one step above
+        changed &= value == 1
+    return ProbeValues(name, probe, cells, changed)
 
 
 def value_text(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
@@ -142,22 +122,24 @@ def value_text(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
             assert_never(probe.kind)
 
 
-def _print_values(console: Console, values: Sequence[ProbeValues]) -> None:
-    at = {location: [item for item in values if item.probe.location is location] for location in Location}
-    if at[Location.NODE]:
-        nodes = at[Location.NODE]
-        cells = np.stack([item.cells for item in nodes])
-        changed = np.stack([item.changed for item in nodes])
+def _print_values(
+    console: Console, spec: Spec, values: Mapping[str, Any], previous: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Prints the values of some probes at one moment, marking what has changed since the one before."""
+    read = [_read(name, spec[name], value, previous.get(name)) for name, value in values.items()]
+    nodes, edges, whole = ([item for item in read if item.probe.location is location] for location in Location)
+    if nodes:
+        cells, changed = np.stack([item.cells for item in nodes]), np.stack([item.changed for item in nodes])
         _print_tables(console, _grids(console, "node", [item.name for item in nodes], cells, changed))
-    if at[Location.GRAPH]:
+    if whole:
         line = Text("  ")
-        for item in at[Location.GRAPH]:
+        for item in whole:
             line.append(f"{item.name} = ", "bold")
             line.append_text(_text(console, item.cells.item(), item.changed.item()))
             line.append("   ")
         console.print(line)
     matrices: list[RenderableType] = []
-    for item in at[Location.EDGE]:
+    for item in edges:
         rows = [str(i) for i in range(len(item.cells))]
         matrices.extend(_grids(console, item.name, rows, item.cells, item.changed))
     _print_tables(console, matrices)
@@ -165,9 +147,8 @@ def _print_values(console: Console, values: Sequence[ProbeValues]) -> None:
 
 def _print_tables(console: Console, tables: Sequence[RenderableType]) -> None:
     if tables:
-        console.print(
-            Padding(Columns(tables, padding=(0, 3)) if len(tables) > 1 else Group(*tables), (0, 2), expand=False)
-        )
+        together = Columns(tables, padding=(0, 3)) if len(tables) > 1 else tables[0]
+        console.print(Padding(together, (0, 2), expand=False))
 
 
 def _grids(
@@ -191,5 +172,5 @@ def _grids(
 
 
 def _text(console: Console, value: str, changed: bool) -> Text:
-    star = "*" if changed and _marks_changes_by_star(console) else ""
+    star = "*" if changed and console.color_system is None else ""
     return Text(value + star, CHANGED if changed else "dim" if value in ("·", UNSET) else "")

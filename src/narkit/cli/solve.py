@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from narkit.cli import choices, instances
-from narkit.cli.choices import known_algorithm, plain_errors
+from narkit.cli.choices import known_algorithm, plain_errors, refuse
 from narkit.cli.help import examples
 
 SHOWN_IN_HELP = ("dijkstra", "quicksort", "kmp_matcher", "graham_scan", "optimal_bst")
@@ -53,51 +53,40 @@ class CommandWithExamples(TyperCommand):
     context_settings={"ignore_unknown_options": True},  # -4 is a number
     epilog=examples(*map(example_of, SHOWN_IN_HELP), "narkit solve dijkstra --help"),
 )
+@instances.takes_instance
 def solve(
     context: typer.Context,
-    algorithm: Annotated[str, instances.ALGORITHM],
-    values: instances.Values = None,
-    edges: instances.Edges = None,
-    matrix: instances.Matrix = None,
-    source: instances.Source = None,
-    directed: instances.Directed = None,
-    target: instances.Target = None,
-    text: instances.Text = None,
-    pattern: instances.Pattern = None,
-    first: instances.First = None,
-    second: instances.Second = None,
-    points: instances.Points = None,
-    activities: instances.Activities = None,
-    tasks: instances.Tasks = None,
-    probabilities: instances.Probabilities = None,
-    gaps: instances.Gaps = None,
+    algorithm: instances.Algorithm,
     many: Annotated[
         Path | None, typer.Option("--instances", metavar="FILE", help="Many instances: one JSON object a line.")
     ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(help="A name of `narkit weights`, or a file.", show_default="the best"),
-    ] = None,
+    weights: choices.Weights = None,
     as_json: choices.AsJson = False,
 ) -> None:
     """Let a trained network solve an instance of yours, with the algorithm's own answer beside it.
 
     The end of `narkit solve ALGORITHM --help` shows an instance of that algorithm.
     """
+    name = known_algorithm(algorithm)
+    with plain_errors(also=(TypeError,)):
+        if many is None:
+            answers = [solved(name, weights, **instances.given_instance(name, context.params))]
+        elif instances.typed(context.params):
+            refuse(None, "expected --instances alone, or one instance by the other options")
+        else:
+            answers = solved(name, weights, instances=instances.read_instances(many))
+    if as_json:
+        made = [answer.to_dict() for answer in answers]
+        typer.echo(json.dumps(made[0] if many is None else made, indent=2, ensure_ascii=False))
+    else:
+        typer.echo("\n\n".join(map(str, answers)))
+
+
+def solved(algorithm: str, weights: str | None, **instance: Any) -> Any:
+    """What `narkit.solve` answers; it leaves out the warnings, which answers say themselves."""
     import narkit
     from narkit.solve.problem import TrainingRangeWarning
 
-    name = known_algorithm(algorithm)
-    with plain_errors(also=(TypeError,)), python_warnings.catch_warnings():
-        python_warnings.simplefilter("ignore", TrainingRangeWarning)  # answers say them
-        if many is None:
-            answers: Any = narkit.solve(name, **instances.given_instance(name, context.params), weights=weights)
-        else:
-            if any(context.params.get(option) not in (None, [], ()) for option in instances.OPTIONS):
-                raise typer.BadParameter("expected --instances alone, or one instance by the other options")
-            answers = narkit.solve(name, instances=instances.read_instances(many), weights=weights)
-    if as_json:
-        made = answers.to_dict() if many is None else [answer.to_dict() for answer in answers]
-        typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
-    else:
-        typer.echo("\n\n".join(map(str, [answers] if many is None else answers)))
+    with python_warnings.catch_warnings():
+        python_warnings.simplefilter("ignore", TrainingRangeWarning)
+        return narkit.solve(algorithm, **instance, weights=weights)

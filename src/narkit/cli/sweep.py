@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from narkit.cli import choices
-from narkit.cli.choices import comma_separated_algorithms, mistakes
+from narkit.cli.choices import comma_separated_algorithms, mistakes, one_of, refuse
 from narkit.cli.help import examples
 from narkit.cli.train import other_settings
-from narkit.errors import UnknownNameError, one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from narkit.sweeps.cells import Cell, SweepDirectory
-    from narkit.sweeps.executor import Executor, SweepOptions
-    from narkit.sweeps.sweep import Outcome
+    from narkit.sweeps.cells import Cell
+    from narkit.sweeps.executor import Executor
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -52,9 +46,7 @@ def sweep(
     systems: Annotated[
         str, typer.Option(help="Registered systems or processors, with commas between.")
     ] = "team,triplet_gmpnn",
-    algorithms: Annotated[
-        str | None, typer.Option(help="Only these algorithms, with commas between.", show_default="all")
-    ] = None,
+    algorithms: choices.Algorithms = None,
     seeds: Annotated[
         int | None,
         typer.Option(min=1, help="The number of seeds, trained as one program.", show_default="those of the preset"),
@@ -88,9 +80,7 @@ def sweep(
     processes: Annotated[
         int, typer.Option(min=1, help="Cells at a time, each in a process of its own, the longest first.")
     ] = 1,
-    devices: Annotated[
-        int, typer.Option(min=1, help="Share seeds and batches of a cell out among so many devices.")
-    ] = 1,
+    devices: choices.Devices = 1,
     on: Annotated[
         str | None, typer.Option(metavar="ray", help="Run the cells on a Ray cluster.", show_default="this machine")
     ] = None,
@@ -114,26 +104,30 @@ def sweep(
     began = time.monotonic()
     seconds = parse_budget(budget)  # mistakes that are quick to find come first
     if whole_cells and seconds is None:
-        raise typer.BadParameter("expected --budget TIME with it", param_hint="--whole-cells")
+        refuse("--whole-cells", "expected --budget TIME with it")
     if plan and status:
-        raise typer.BadParameter("expected --plan or --status, got both", param_hint="--plan")
-    if processes > 1 and compile_ahead is not None:
-        raise typer.BadParameter(
-            "has no effect beside --processes: others train while a cell is compiled", param_hint="--compile-ahead"
-        )
+        refuse("--plan", "expected --plan or --status, got both")
+    if weights is not None and no_weights:
+        refuse("--weights", "expected --weights or --no-weights, got both")
     cluster = {"address": address, "gpus_per_cell": gpus_per_cell, "storage": storage}
-    check_cluster_options(on, cluster, processes, compile_ahead)
+    check_places(on, cluster, processes, compile_ahead)
 
-    from rich.console import Console
-
-    from narkit.cli.sweep_display import print_plan, print_status
+    from narkit.cli.sweep_display import print_plan, print_status, run
+    from narkit.sweeps.cells import SweepDirectory, make_cells
     from narkit.sweeps.executor import SweepOptions
+    from narkit.training.sharding import shares
 
-    given = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
-    cells = grid(preset, systems, comma_separated_algorithms(algorithms), seeds, given, settings or [])
-    check_shares(cells, devices)
-    kept = chosen_weights(weights, no_weights, cells)
-    directory = checked_directory(out or _default_folder(cells), cells)
+    typed = {"steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+    given = {name: value for name, value in typed.items() if value is not None}
+    names = [name.strip() for name in systems.split(",") if name.strip()]
+    with mistakes():
+        wanted = given | other_settings(settings or [], given)
+        cells = make_cells(preset, names, comma_separated_algorithms(algorithms), seeds, wanted)
+        for cell in cells:
+            shares(cell.config, devices)  # whether there are so many devices, the cells find out
+        kept = chosen_weights(weights, no_weights, cells)
+        directory = SweepDirectory(out or _default_folder(cells))
+        directory.check(cells)
     console = Console()
     if status:
         print_status(console, directory, cells)
@@ -147,32 +141,19 @@ def sweep(
         run(console, directory, cells, options, executor)
 
 
-def check_shares(cells: Sequence[Cell], devices: int) -> None:
-    """Refuses a number of devices that cells cannot be shared out among; how many there are, the cells find out."""
-    if devices > 1:
-        from narkit.training.sharding import shares
-
-        with mistakes():
-            for cell in cells:
-                shares(cell.config, devices)
-
-
-def check_cluster_options(on: str | None, cluster: dict[str, Any], processes: int, compile_ahead: bool | None) -> None:
-    """Refuses options that would have no effect, or that contradict each other."""
+def check_places(on: str | None, cluster: dict[str, Any], processes: int, compile_ahead: bool | None) -> None:
+    """Refuses options of where cells run that would have no effect, or that contradict each other."""
     if on not in (None, "ray"):
-        raise typer.BadParameter(f"expected ray, or nothing for this machine, got {on!r}", param_hint="--on")
-    if on is None:
-        for name, value in cluster.items():
-            if value is not None:
-                hint = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter("has an effect only with --on ray", param_hint=hint)
-        return
-    if processes > 1:
-        raise typer.BadParameter(
-            "has no effect beside --on ray, which runs as many cells as fit", param_hint="--processes"
-        )
-    if compile_ahead is not None:
-        raise typer.BadParameter("has no effect beside --on ray", param_hint="--compile-ahead")
+        refuse("--on", f"expected ray, or nothing for this machine, got {on!r}")
+    for name, value in cluster.items():
+        if on is None and value is not None:
+            refuse(f"--{name.replace('_', '-')}", "has an effect only with --on ray")
+    if on is not None and processes > 1:
+        refuse("--processes", "has no effect beside --on ray, which runs as many cells as fit")
+    if on is not None and compile_ahead is not None:
+        refuse("--compile-ahead", "has no effect beside --on ray")
+    if processes > 1 and compile_ahead is not None:
+        refuse("--compile-ahead", "has no effect beside --processes: others train while a cell is compiled")
 
 
 def chosen_executor(on: str | None, cluster: dict[str, Any], processes: int) -> Executor | None:
@@ -194,126 +175,28 @@ def parse_budget(text: str | None) -> float | None:
     if text is None:
         return None
     if not re.fullmatch(r"(\d+(\.\d+)?[smh])+", text):
-        raise typer.BadParameter(f"expected a time such as 9m, 90s or 1h30m, got {text!r}", param_hint="--budget")
+        refuse("--budget", f"expected a time such as 9m, 90s or 1h30m, got {text!r}")
     total = sum(float(number) * UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smh])", text))
     if total <= 0:
-        raise typer.BadParameter(f"expected more than no time, got {text!r}", param_hint="--budget")
+        refuse("--budget", f"expected more than no time, got {text!r}")
     return total
-
-
-def grid(
-    preset: str | None,
-    systems: str,
-    algorithms: Sequence[str],
-    seeds: int | None,
-    options: dict,
-    settings: list[str],
-) -> list[Cell]:
-    """The cells that were asked for."""
-    from narkit.sweeps.cells import make_cells
-
-    given = {name: value for name, value in options.items() if value is not None}
-    with mistakes():
-        names = [name.strip() for name in systems.split(",") if name.strip()]
-        return make_cells(preset, names, algorithms, seeds, given | other_settings(settings, given))
 
 
 def chosen_weights(weights: str | None, no_weights: bool, cells: Sequence[Cell]) -> frozenset[str] | None:
     """The systems whose weights are kept; None for all."""
-    if no_weights:
-        if weights is not None:
-            raise typer.BadParameter("expected --weights or --no-weights, got both", param_hint="--weights")
-        return frozenset()
     if weights is None:
-        return None
-    names = [name.strip() for name in weights.split(",")]
+        return frozenset() if no_weights else None
     known = {cell.system.name for cell in cells}
-    for name in names:
-        if name not in known:
-            raise typer.BadParameter(str(UnknownNameError("system of this sweep", name, known)), param_hint="--weights")
-    return frozenset(names)
+    return frozenset(one_of("system of this sweep", name.strip(), known, "--weights") for name in weights.split(","))
 
 
 def _default_folder(cells: Sequence[Cell]) -> Path:
     """`results/PRESET`."""
     presets = list(dict.fromkeys(cell.system.preset for cell in cells))
     if len(presets) > 1:
-        raise typer.BadParameter(
+        refuse(
+            "--systems",
             f"expected systems of one preset, got those of {' and '.join(presets)}, whose records lie in different "
             "folders; sweep them one after the other, or by one preset with --preset",
-            param_hint="--systems",
         )
     return Path("results") / presets[0]
-
-
-def checked_directory(out: Path, cells: Sequence[Cell]) -> SweepDirectory:
-    """The folder, if what it holds fits what is asked for."""
-    from narkit.sweeps.cells import SweepDirectory
-
-    directory = SweepDirectory(out)
-    with mistakes():
-        directory.check(cells)
-    return directory
-
-
-def run(
-    console: Console,
-    directory: SweepDirectory,
-    cells: Sequence[Cell],
-    options: SweepOptions,
-    executor: Executor | None,
-) -> NoReturn:
-    """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
-    from narkit.cli.sweep_display import SweepDisplay
-    from narkit.sweeps.cells import SweepError
-    from narkit.sweeps.sweep import run_sweep
-    from narkit.training.checkpoint import CheckpointError
-    from narkit.training.run_directory import RunDirectoryError
-
-    display = SweepDisplay(console, cells, directory, predicts=executor is None)
-    try:
-        with display:
-            outcome = run_sweep(cells, directory, options=options, observer=display, executor=executor)
-    except SweepError as error:
-        raise typer.BadParameter(str(error)) from None
-    except (CheckpointError, RunDirectoryError, OSError) as error:
-        display.say(f"Error: {one_line(error) if isinstance(error, OSError) else error}", "red")
-        _leave(1)
-    _leave(_summary(display.say, directory, cells, outcome))
-
-
-def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:
-    """Says how the sweep ended and returns the exit code."""
-    from narkit.sweeps.cells import State
-
-    states = [directory.state(cell) for cell in cells]
-    counts = ", ".join(f"{states.count(state)} {state.value}" for state in State if state in states)
-    ending = "all cells are finished" if set(states) == {State.FINISHED} else counts
-    if outcome.signal_number is not None:
-        ending += "; stopped by a signal, everything is saved: the same command goes on"
-    elif outcome.out_of_time:
-        ending += "; the budget is spent, everything is saved: the same command goes on"
-    elif outcome.not_started:
-        ending += "; nothing that is left fits into the budget"
-    elif outcome.device_lost:
-        ending += "; the device does not answer this process any more, so nothing else was tried"
-    say(f"{directory.folder}: {ending}")
-    failed = [cell for cell, state in zip(cells, states, strict=True) if state is State.FAILED]
-    for cell in failed:
-        say(f"failed: {cell.name}: {(directory.failure(cell) or '').splitlines()[-1]}", "red")
-    if failed:
-        say("--retry-failed runs them again")
-    if outcome.signal_number is not None:
-        return 128 + outcome.signal_number
-    return 1 if failed or outcome.cannot_go_on else 0
-
-
-def _leave(code: int) -> NoReturn:
-    """Ends the process, at once if a thread still compiles: nothing stops it, and nobody needs what it makes."""
-    from narkit.training.trainer import COMPILING
-
-    if any(thread.name.startswith(COMPILING) for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    raise typer.Exit(code)

@@ -1,28 +1,40 @@
-"""How a sweep is shown: a live table on a terminal, a line per event elsewhere."""
+"""How a sweep is shown: a live table on a terminal, a line per event elsewhere; and how it ends."""
 
 from __future__ import annotations
 
 import functools
+import os
+import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
+import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from narkit.cli.choices import refuse
 from narkit.cli.training_display import seconds
-from narkit.printing import print_line
+from narkit.errors import one_line
+from narkit.printing import number_table, print_line
 from narkit.report.grid import measured
 from narkit.report.published import published
 from narkit.report.rendering import text
-from narkit.sweeps.cells import Cell, State, SweepDirectory
-from narkit.sweeps.executor import CellProgress, SweepObserver
+from narkit.sweeps.cells import Cell, State, SweepDirectory, SweepError
+from narkit.sweeps.executor import CellProgress, Executor, SweepObserver, SweepOptions
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.sweeps.plan import Predictor
+from narkit.sweeps.sweep import Outcome, run_sweep
 from narkit.sweeps.systems import main_rule, sharing
+from narkit.training.checkpoint import CheckpointError
 from narkit.training.record import RunRecord
+from narkit.training.run_directory import RunDirectoryError
+from narkit.training.trainer import COMPILING
 
 PLAN = "{:44} {:>15} {:>8}" + " {:>8}" * 6  # a line of the plan
 UNFINISHED = (State.LEFT, State.INTERRUPTED, State.RUNNING)
@@ -140,10 +152,7 @@ class SweepDisplay(SweepObserver):
             self._left = {cell.name: self._predictor.predict(cell, self._steps[cell.name]).seconds for cell in left}
 
     def _table(self) -> Group:
-        counts: dict[str, dict[State, int]] = {}
-        for cell in self.cells:
-            counts.setdefault(cell.system.name, dict.fromkeys(State, 0))[self._states[cell.name]] += 1
-        lines: list[Table | Text] = [state_table(counts)]
+        lines: list[Table | Text] = [state_table(self.cells, [self._states[cell.name] for cell in self.cells])]
         lines += [Text(f"{name}  {_state(running)}") for name, running in self._running.items()]
         if self._left:
             elapsed = sum(time.monotonic() - running.began for running in self._running.values())
@@ -168,15 +177,12 @@ def _state(running: _Running) -> str:
     return "  ".join(parts)
 
 
-def state_table(counts: dict[str, dict[State, int]]) -> Table:
+def state_table(cells: Sequence[Cell], states: Sequence[State]) -> Table:
     """How many cells of each system stand where."""
-    table = Table()
-    table.add_column("system")
-    for state in State:
-        table.add_column(state.value, justify="right")
-    for system, numbers in counts.items():
-        table.add_row(system, *(str(numbers[state]) for state in State))
-    return table
+    counts = Counter((cell.system.name, state) for cell, state in zip(cells, states, strict=True))
+    systems = dict.fromkeys(cell.system.name for cell in cells)
+    rows = [[name, *(str(counts[name, state]) for state in State)] for name in systems]
+    return number_table(["system", *(state.value for state in State)], rows)
 
 
 def result(record: RunRecord) -> str:
@@ -199,19 +205,21 @@ def result(record: RunRecord) -> str:
 
 def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
     """Where every cell stands."""
-    counts: dict[str, dict[State, int]] = {}
-    for cell in cells:
-        state = directory.state(cell)
-        counts.setdefault(cell.system.name, dict.fromkeys(State, 0))[state] += 1
-        text = {
-            State.FINISHED: lambda cell=cell: result(RunRecord.load(directory.record(cell))),
-            State.RUNNING: lambda cell=cell: f"saved up to step {directory.step(cell)} of {cell.config.steps}",
-            State.FAILED: lambda cell=cell: (directory.failure(cell) or "").splitlines()[-1],
-            State.INTERRUPTED: lambda cell=cell: f"goes on from step {directory.step(cell)} of {cell.config.steps}",
-            State.LEFT: lambda: "",
-        }[state]()
-        print_line(console, f"{cell.name:44} {state.value:12} {text}".rstrip())
-    console.print(state_table(counts))
+    states = [directory.state(cell) for cell in cells]
+    for cell, state in zip(cells, states, strict=True):
+        match state:
+            case State.FINISHED:
+                said = result(RunRecord.load(directory.record(cell)))
+            case State.RUNNING:
+                said = f"saved up to step {directory.step(cell)} of {cell.config.steps}"
+            case State.FAILED:
+                said = (directory.failure(cell) or "").splitlines()[-1]
+            case State.INTERRUPTED:
+                said = f"goes on from step {directory.step(cell)} of {cell.config.steps}"
+            case State.LEFT:
+                said = ""
+        print_line(console, f"{cell.name:44} {state.value:12} {said}".rstrip())
+    console.print(state_table(cells, states))
 
 
 def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
@@ -220,25 +228,74 @@ def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell
     say = functools.partial(print_line, console)
     say(PLAN.format("cell", "processor steps", "programs", "compile", "train", "validate", "test", "sum", "memory"))
     left = [cell for cell in cells if directory.state(cell) is not State.FINISHED]
-    predictions = []
-    for cell in left:
-        step = directory.step(cell)
-        needed = predictor.predict(cell, step)
+    predictions = [predictor.predict(cell, directory.step(cell)) for cell in left]
+    for cell, needed in zip(left, predictions, strict=True):
         phases = (needed.compiling, needed.training, needed.validating, needed.testing, needed.seconds)
-        steps = mean_training_steps(cell.config) * (cell.config.steps - step)
+        steps = mean_training_steps(cell.config) * (cell.config.steps - directory.step(cell))
         memory = f"{'' if 'memory' in needed.measured else '~'}{needed.memory / 1e9:.1f} GB"
         times = map(seconds, phases) if needed.is_known else ["?"] * len(phases)
         say(PLAN.format(cell.name, f"{steps:,.0f}", str(needed.programs), *times, memory))
-        predictions.append(needed)
-    total, programs = sum(needed.seconds for needed in predictions), sum(needed.programs for needed in predictions)
+    programs = sum(needed.programs for needed in predictions)
     largest = max((needed.memory for needed in predictions), default=0)
     processors = dict.fromkeys(cell.config.processor for cell in left)
     costs = "; ".join(f"{processor}: {predictor.source(processor)}" for processor in processors)
     corrected = f", guesses corrected by {len(predictor.learned)} finished cells" if predictor.learned else ""
     guess = " Memory with ~ is a rough guess." if any("memory" not in n.measured for n in predictions) else ""
-    known = all(needed.is_known for needed in predictions)
-    time_needed = seconds(total) if known else "time not predicted (the first finished cell, or bench train, tells)"
+    time_needed = "time not predicted (the first finished cell, or bench train, tells)"
+    if all(needed.is_known for needed in predictions):
+        time_needed = seconds(sum(needed.seconds for needed in predictions))
     say(
         f"{len(left)} of {len(cells)} cells left: {time_needed}, {programs} compilations, up to {largest / 1e9:.1f} "
         f"GB. Costs: {costs or 'none'}{corrected}. Device: {predictor.device}.{guess}"
     )
+
+
+def run(
+    console: Console, directory: SweepDirectory, cells: Sequence[Cell], options: SweepOptions, executor: Executor | None
+) -> NoReturn:
+    """Runs the sweep with a display. Exit codes: 0, 1 after failures, 128 and more after a signal."""
+    display = SweepDisplay(console, cells, directory, predicts=executor is None)
+    try:
+        with display:
+            outcome = run_sweep(cells, directory, options=options, observer=display, executor=executor)
+    except SweepError as error:
+        refuse(None, str(error))
+    except (CheckpointError, RunDirectoryError, OSError) as error:
+        display.say(f"Error: {one_line(error) if isinstance(error, OSError) else error}", "red")
+        _leave(1)
+    _leave(_summary(display.say, directory, cells, outcome))
+
+
+def _summary(say: Callable[..., None], directory: SweepDirectory, cells: Sequence[Cell], outcome: Outcome) -> int:
+    """Says how the sweep ended and returns the exit code."""
+    states = [directory.state(cell) for cell in cells]
+    counts = Counter(states)
+    ending = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
+    if set(counts) == {State.FINISHED}:
+        ending = "all cells are finished"
+    if outcome.signal_number is not None:
+        ending += "; stopped by a signal, everything is saved: the same command goes on"
+    elif outcome.out_of_time:
+        ending += "; the budget is spent, everything is saved: the same command goes on"
+    elif outcome.not_started:
+        ending += "; nothing that is left fits into the budget"
+    elif outcome.device_lost:
+        ending += "; the device does not answer this process any more, so nothing else was tried"
+    say(f"{directory.folder}: {ending}")
+    failed = [cell for cell, state in zip(cells, states, strict=True) if state is State.FAILED]
+    for cell in failed:
+        say(f"failed: {cell.name}: {(directory.failure(cell) or '').splitlines()[-1]}", "red")
+    if failed:
+        say("--retry-failed runs them again")
+    if outcome.signal_number is not None:
+        return 128 + outcome.signal_number
+    return 1 if failed or outcome.cannot_go_on else 0
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process, at once if a thread still compiles: nothing stops it, and nobody needs what it makes."""
+    if any(thread.name.startswith(COMPILING) for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    raise typer.Exit(code)

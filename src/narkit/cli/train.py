@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from narkit.cli import choices
-from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes
+from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes, refuse
 from narkit.cli.help import examples
-from narkit.printing import print_line, print_table
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from narkit.training.config import TrainConfig
-    from narkit.training.record import RunRecord
 
 app = typer.Typer()
 
@@ -50,20 +43,17 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log curves with Weights & Biases, too.")] = False,
     save_every: choices.SaveEvery = 30.0,
-    devices: Annotated[int, typer.Option(min=1, help="Share seeds and batches out among so many devices.")] = 1,
+    devices: choices.Devices = 1,
 ) -> None:
     """Train a reasoner, several seeds at once, and score what every selection rule chose on the official test split."""
-    from rich.console import Console
-
-    console = Console()
-    given = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+    typed = given_options(context)
     if resume is not None:
-        unused = [option for name, option in given_options(context).items() if name not in RESUMABLE]
+        unused = [option for name, option in typed.items() if name not in RESUMABLE]
         if unused:
-            raise typer.BadParameter(
+            refuse(
+                "--resume",
                 f"expected no options of the run, got {', '.join(unused)}: its folder has them; leave them out, or "
                 "start another run without --resume",
-                param_hint="--resume",
             )
         from narkit.training.run_directory import RunDirectory
 
@@ -71,36 +61,26 @@ def train(
             config, folder = RunDirectory(resume).config(), resume
     else:
         if algorithm is None:
-            raise typer.BadParameter("expected a name, or --resume RUN", param_hint="--algorithm")
+            refuse("--algorithm", "expected a name, or --resume RUN")
+        from narkit.training import presets
+
         names = comma_separated_algorithms(algorithm)
-        from narkit.training.presets import seeds_of
-
+        options = {"processor": processor, "steps": steps, "hidden_size": hidden_size, "batch_size": batch_size}
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         with mistakes():
-            typed = {"seeds": seeds_of(preset, seeds)} if "seeds" in given_options(context) else {}
-            config = configuration(preset, names, given | typed, settings or [])
+            if "seeds" in typed:
+                given["seeds"] = presets.seeds_of(preset, seeds)
+            given["algorithms"] = tuple(names)
+            config = presets.preset(preset, **given, **other_settings(settings or [], given))
         folder = out or Path("runs") / "-".join([*names, config.processor, preset])
-    check_devices(config, devices)
-    run_training(console, config, folder, tensorboard, wandb, save_every, devices)
-
-
-def check_devices(config: TrainConfig, devices: int) -> None:
-    """Refuses a number of devices that the run cannot be shared out among, or that this process does not have."""
     if devices > 1:
         from narkit.training.sharding import Shards
 
         with mistakes():
             Shards.over(config, devices)
+    from narkit.cli.training_display import run_training
 
-
-def configuration(
-    preset_name: str, algorithms: Sequence[str], options: dict[str, Any], settings: list[str]
-) -> TrainConfig:
-    """The configuration that was asked for: a preset, the options that were given, and `name=value` for the others."""
-    from narkit.training.presets import preset
-
-    given = {name: value for name, value in options.items() if value is not None}
-    given["algorithms"] = tuple(algorithms)
-    return preset(preset_name, **given, **other_settings(settings, given))
+    run_training(config, folder, tensorboard, wandb, save_every, devices)
 
 
 def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,65 +93,3 @@ def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, 
             option = "--algorithm" if name == "algorithms" else f"--{name.replace('_', '-')}"
             raise ValueError(f"expected {option} or --set {name}=…, got both; leave one out")
     return parsed
-
-
-def run_training(
-    console: Console,
-    config: TrainConfig,
-    out: Path,
-    tensorboard: bool,
-    wandb: bool = False,
-    save_every: float = 30.0,
-    devices: int = 1,
-) -> RunRecord:
-    """Trains with a display and prints the result."""
-    from narkit.cli.training_display import LiveDisplay, clear_ends
-    from narkit.training.callbacks import Callback
-    from narkit.training.run import train as run
-
-    display = LiveDisplay(console)
-    callbacks: list[Callback] = [display]
-    with mistakes():
-        if tensorboard:
-            from narkit.training.tensorboard import TensorBoard
-
-            callbacks.append(TensorBoard(out / "tensorboard"))
-        if wandb:
-            from narkit.training.weights_and_biases import WeightsAndBiases
-
-            callbacks.append(WeightsAndBiases(out / "wandb"))
-    with clear_ends(console, out), display:
-        record = run(config, out, callbacks=callbacks, save_every=save_every, devices=devices)
-    print_record(console, record)
-    print_line(console, f"record, metrics and checkpoints: {out}")
-    return record
-
-
-def print_record(console: Console, record: RunRecord) -> None:
-    """The test scores of every rule, with their spread and the number of seeds, beside the paper's under that rule."""
-    from narkit.report.grid import measured
-    from narkit.report.published import published
-    from narkit.report.rendering import text
-
-    config = record.config
-    tables = [(algorithm, "official test split", True) for algorithm in record.test]
-    tables += [(algorithm, name, False) for name, found in record.scored.items() for algorithm in found]
-    for algorithm, instances, official in tables:
-        title = f"{algorithm}, {config.processor}: {instances}, {len(config.seeds)} seeds, micro-F1 in %"
-        header = ("rule", "mean ± std (seeds)", *(["paper"] if official else []), "each seed", "chosen at step")
-        rows = []
-        for rule in record.rules:
-            found = record.test_scores(algorithm, rule) if official else record.scores_on(instances, algorithm, rule)
-            paper = [text(published(config.processor, rule, algorithm))] if official else []
-            seeds = "  ".join(f"{score:.1f}" for score in found)
-            rows.append([rule, text(measured(found)), *paper, seeds, "  ".join(map(str, record.selected[rule].steps))])
-        print_table(console, header, rows, title)
-    for d in record.diverged:
-        console.print(f"seed {d.seed} diverged at step {d.step} on a batch of {d.algorithm}, size {d.size}")
-    for s in record.skipped:
-        console.print(f"seed {s.seed} skipped {len(s.steps)} steps on batches of {s.algorithm}, size {s.size}")
-    print_line(
-        console,
-        f"{record.steps} steps in {record.timings.training:.0f} s, {100 * record.waiting_share:.1f} % of it waiting "
-        f"for data; {100 * record.compiling_share:.0f} % of all time compiling; {record.device}",
-    )

@@ -16,6 +16,7 @@ from narkit.report.grid import Grid, ResultsError, measured, read_grid
 from narkit.report.paper import labels
 from narkit.report.rendering import text
 from narkit.report.statistics import LEVEL, Comparison, Ranking, compare, rank
+from narkit.sweeps.systems import main_rule
 from narkit.training.record import RunRecord
 
 SIGNS = {"higher": "▲", "lower": "▼", "unclear": "·", "untested": "?"}
@@ -34,7 +35,7 @@ def side(name: str, results: Path, rule: str | None, grid: Grid | None = None) -
     path = Path(name)
     if path.suffix == ".json" or path.is_dir():
         record = RunRecord.load(path)
-        chosen = rule or _usual_rule(record)
+        chosen = rule or main_rule(record.config)
         if chosen not in record.rules:
             raise UnknownNameError("rule", chosen, record.rules)
         tested, said = record.test_scores, f"rule {chosen}"
@@ -52,12 +53,6 @@ def side(name: str, results: Path, rule: str | None, grid: Grid | None = None) -
     if not runs:
         raise ResultsError(f"{results}: expected records of {name}, got none")
     return Side(f"{systems[name].title} (rule {chosen})", dict(runs))
-
-
-def _usual_rule(record: RunRecord) -> str:
-    from narkit.sweeps.systems import main_rule
-
-    return main_rule(record.config)
 
 
 def print_comparison(console: Console, first: Side, second: Side) -> None:

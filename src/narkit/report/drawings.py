@@ -26,20 +26,15 @@ COMPLETES = {
     "kmp_matcher": {"match": "s"},
 }
 
-# Lists beside the drawing. A chain starts at a one-hot mask and follows pointers; a set is sorted by a number.
-STACK = {"title": "stack, from the top", "first": "s_last", "next": "s_prev"}
-ORDER = {"title": "order so far", "first": "topo_head_h", "next": "topo_h"}
-LISTS: dict[str, list[dict[str, str]]] = {
-    "dijkstra": [{"title": "queue, nearest first", "set": "in_queue", "by": "d"}],
-    "mst_prim": [{"title": "queue, lightest edge first", "set": "in_queue", "by": "key"}],
-    "dfs": [STACK],
-    "topological_sort": [STACK, ORDER],
-    "dag_shortest_paths": [STACK, ORDER],
-    "articulation_points": [STACK],
-    "bridges": [STACK],
-    "strongly_connected_components": [STACK],
-    "graham_scan": [{"title": "stack, from the top", "first": "last_stack", "next": "stack_prev"}],
-}
+# Lists beside the drawing, of every algorithm that has their hints. A chain starts at a one-hot mask and follows
+# pointers; a set is sorted by a number.
+LISTS = (
+    {"title": "queue, nearest first", "set": "in_queue", "by": "d"},
+    {"title": "queue, lightest edge first", "set": "in_queue", "by": "key"},
+    {"title": "stack, from the top", "first": "s_last", "next": "s_prev"},
+    {"title": "stack, from the top", "first": "last_stack", "next": "stack_prev"},
+    {"title": "order so far", "first": "topo_head_h", "next": "topo_h"},
+)
 
 # Parts of an array or a string between two one-hot masks.
 WINDOWS: dict[str, list[dict[str, str]]] = {
@@ -62,11 +57,7 @@ LINES: dict[str, list[dict[str, str]]] = {
 }
 
 # What is switched off at first: another sign shows the same.
-OFF = {
-    "graham_scan": {"atans"},
-    "segments_intersect": set(),
-    "strongly_connected_components": {"A_t"},
-}
+OFF = {"graham_scan": {"atans"}, "strongly_connected_components": {"A_t"}}
 FIRST_TONES = {"edge": 1, "ring": 1}  # these often stand beside arrows and fills, whose first tone is 0
 SHOWN_IN_LISTS = {"s_prev", "topo_h"}
 FILLS = ("color", "is_cut_h", "mark", "msk", "reach_h", "in_hull_h", "selected_h")
@@ -128,14 +119,12 @@ def _shape(entry: Algorithm, name: str, probe: Probe, fill: str | None) -> str:
     if drawing_kind(entry) == STRINGS and probe.kind is not Kind.MASK_ONE:
         return "row"
     match probe.kind:
-        case Kind.SCALAR:
+        case Kind.SCALAR | Kind.CATEGORICAL:
             return "value"
         case Kind.MASK:
             return "ring"
         case Kind.MASK_ONE:
             return "tag"
-        case Kind.CATEGORICAL:
-            return "value"
         case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
             orders = drawing_kind(entry) == ARRAY and name in ("pred_h", "pred")
             return "order" if orders else "arrow"
@@ -151,7 +140,7 @@ def drawing(entry: Algorithm, inputs: dict[str, np.ndarray], own: Collection[str
     kind = drawing_kind(entry)
     common = {
         "kind": kind,
-        "lists": LISTS.get(entry.name, []),
+        "lists": [each for each in LISTS if all(name in entry.spec for key, name in each.items() if key != "title")],
         "windows": WINDOWS.get(entry.name, []),
         "lines": LINES.get(entry.name, []),
     }
@@ -179,16 +168,14 @@ def _graph(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     ends = np.argwhere(is_edge if directed else np.triu(is_edge))
     values = weights[ends[:, 0], ends[:, 1]]
     source = int(inputs["s"].argmax()) if "s" in inputs else None
+    hints = stage_of(entry.spec, Stage.HINT).values()
     return {
         "positions": np.round(place(is_edge), 4).tolist(),
         "edges": [[int(i), int(j)] for i, j in ends],
         "weights": _rounded(values) if len(values) and not (values == 1).all() else [],
         "directed": directed,
         "source": source,
-        "matrices": drawing_kind(entry) == GRAPH
-        and any(
-            p.location is Location.EDGE and p.kind is not Kind.MASK for p in stage_of(entry.spec, Stage.HINT).values()
-        ),
+        "matrices": any(probe.location is Location.EDGE and probe.kind is not Kind.MASK for probe in hints),
     }
 
 

@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
 
 from narkit.data.memory import check_memory
 from narkit.data.splits import SPLITS, benchmark_set
 from narkit.errors import UnknownNameError
 from narkit.files import write_whole
 from narkit.models.serialization import load
-from narkit.spec import ALGORITHMS
+from narkit.printing import print_table
+from narkit.report.grid import measured
+from narkit.report.published import published
+from narkit.report.rendering import text
+from narkit.spec import ALGORITHMS, Kind
 from narkit.sweeps.systems import main_rule
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import EvaluationSet, Scores, as_run
@@ -89,3 +95,34 @@ def part_size(num_nodes: int) -> int:
 
 def save_json(evaluations: list[Evaluation], path: Path) -> None:
     write_whole(path, json.dumps([evaluation.to_json() for evaluation in evaluations], indent=2) + "\n")
+
+
+def print_evaluation(console: Console, evaluation: Evaluation) -> None:
+    """Prints the scores of every output and hint, with their spread over the seeds, and what the paper has."""
+
+    def percent(label: str, values: list[float]) -> list[str]:
+        scores = 100 * np.array(values)
+        return [label, text(measured(scores)), "  ".join(f"{score:.1f}" for score in scores)]
+
+    config, entry = evaluation.config, ALGORITHMS[evaluation.algorithm]
+    official = (evaluation.size, evaluation.num_samples) == (TEST.size, TEST.num_samples * entry.multiplier)
+    where = "official test split" if official else f"{evaluation.num_samples} samples of size {evaluation.size}"
+    which = f"rule {evaluation.rule}, {len(config.seeds)} seeds" if evaluation.rule else "one network"
+    rows = []
+    for name in evaluation.seeds[0].outputs:
+        label = "mean of outputs" if name == "score" else f"output {name}"
+        rows.append(percent(label, [scores.outputs[name] for scores in evaluation.seeds]))
+    paper = published(config.processor, evaluation.rule or main_rule(config), evaluation.algorithm)
+    if paper is not None and official:
+        rows.append(["paper", text(paper), ""])
+    for name in evaluation.seeds[0].hints:
+        values = [scores.hints[name] for scores in evaluation.seeds]
+        if entry.transformed_spec[name].kind is Kind.SCALAR:
+            error = measured(np.array(values))
+            spread = "" if error.std is None else f" ± {error.std:.2g}"
+            mean, each = f"{error.mean:.2g}{spread} ({error.seeds})", "  ".join(f"{value:.2g}" for value in values)
+            rows.append([f"hint {name} (squared error)", mean, each])
+        else:
+            rows.append(percent(f"hint {name}", values))
+    title = f"{evaluation.algorithm}, {config.processor}: {where}, {which}, micro-F1 in %"
+    print_table(console, ("probe", "mean ± std (seeds)", "each seed"), rows, title)

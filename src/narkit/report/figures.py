@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 
 from narkit.report import paper
 from narkit.report.grid import Grid, category_members
+from narkit.report.paper import Score
 from narkit.report.published import algorithm_scores, category_scores, summary
 from narkit.sweeps.systems import System
 from narkit.training.record import RunRecord
@@ -46,11 +47,9 @@ STYLE: dict[Any, Any] = {
 }
 
 
-@contextlib.contextmanager
-def style() -> Iterator[None]:
+def style() -> contextlib.AbstractContextManager[None]:
     """Draws in the style of a report."""
-    with matplotlib.rc_context(STYLE):
-        yield
+    return matplotlib.rc_context(STYLE)
 
 
 def save(figure: Figure, path: Path, digest: str, suffixes: Sequence[str] = (".png", ".svg")) -> None:
@@ -85,7 +84,8 @@ def category_chart(grid: Grid) -> Figure:
         for axis, column in zip(axes, columns, strict=True):
             _draw_categories(axis, grid, column, colours(grid)[column.name])
             axis.tick_params(axis="x", length=0)
-        axes[-1].set_xticks(range(9), [*(_two_lines(name) for name in category_members()), "average of\nthe 8"])
+        names = [name.replace(" and ", " and\n").replace("dynamic ", "dynamic\n") for name in category_members()]
+        axes[-1].set_xticks(range(9), [*names, "average of\nthe 8"])
         figure.suptitle(
             "CLRS-30 test scores by category in %: pale bars are the paper's, full bars ours, a dot is an algorithm",
             fontsize=10,
@@ -93,40 +93,35 @@ def category_chart(grid: Grid) -> Figure:
     return figure
 
 
-def _two_lines(category: str) -> str:
-    return category.replace(" and ", " and\n").replace("dynamic ", "dynamic\n")
-
-
 def _draw_categories(axis: Axes, grid: Grid, column: System, colour: str) -> None:
     scores, published = grid.column(column), category_scores(column)
     rows, whole = algorithm_scores(column), summary(column)
     for place, (category, members) in enumerate(category_members().items()):
-        theirs, ours = published.get(category), scores.category(category)
         run = [name for name in members if name in scores.runs]
-        if theirs is not None:
-            _bar(axis, place - 0.2, theirs.mean, colour, pale=True)
         _dots(axis, place - 0.2, [rows[name].mean for name in members if name in rows])
         _dots(axis, place + 0.2, [float(np.mean(scores.runs[name])) for name in run])
-        if ours is not None:
-            _bar(axis, place + 0.2, ours.mean, colour)
-        else:
-            _missing(axis, place + 0.2, f"{len(run)} of {len(members)} run" if run else "not run")
-    average = scores.average_of_categories()
-    if whole is not None:
-        _bar(axis, 8 - 0.2, whole.average_of_categories, colour, pale=True)
-    if average is not None:
-        _bar(axis, 8 + 0.2, average.mean, colour)
-    else:
-        _missing(axis, 8 + 0.2, f"{len(scores.runs)} of 30 run" if scores.runs else "not run")
+        theirs = published[category].mean if published else None
+        _two_bars(axis, place, theirs, scores.category(category), (len(run), len(members)), colour)
+    theirs = whole and whole.average_of_categories
+    _two_bars(axis, 8, theirs, scores.average_of_categories(), (len(scores.runs), 30), colour)
     axis.axvline(7.5, color=FAINT, linewidth=0.6, linestyle=":")
     axis.set(ylim=(0, 116), xlim=(-0.55, 8.55), yticks=[0, 50, 100])
-    seeds = f", {_seeds(grid, column)}" if scores.runs else ""
+    counts = sorted({len(run) for run in scores.runs.values()})
+    seeds = f", {' or '.join(map(str, counts))} seeds" if counts else ""
     axis.set_title(f"{column.title} (ours: rule {column.rule}{seeds})", color=colour, loc="left", fontweight="bold")
 
 
-def _seeds(grid: Grid, column: System) -> str:
-    counts = sorted({len(run) for run in grid.column(column).runs.values()})
-    return f"{' or '.join(map(str, counts))} seeds"
+def _two_bars(
+    axis: Axes, place: int, theirs: float | None, ours: Score | None, run: tuple[int, int], colour: str
+) -> None:
+    """The paper's mean beside ours; where ours is missing, how many algorithms of how many were run."""
+    if theirs is not None:
+        _bar(axis, place - 0.2, theirs, colour, pale=True)
+    if ours is not None:
+        _bar(axis, place + 0.2, ours.mean, colour)
+    else:
+        words = "{} of {} run".format(*run) if run[0] else "not run"
+        axis.text(place + 0.2, 3, words, ha="center", va="bottom", rotation=90, fontsize=7.5, color=FAINT)
 
 
 def _bar(axis: Axes, place: float, height: float, colour: str, *, pale: bool = False) -> None:
@@ -140,10 +135,6 @@ def _dots(axis: Axes, place: float, heights: list[float]) -> None:
     if len(heights) > 1:
         spread = np.linspace(-0.12, 0.12, len(heights))
         axis.scatter(place + spread, heights, s=9, color=CARD, edgecolors=INK, linewidths=0.7, zorder=3)
-
-
-def _missing(axis: Axes, place: float, words: str) -> None:
-    axis.text(place, 3, words, ha="center", va="bottom", rotation=90, fontsize=7.5, color=FAINT)
 
 
 def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
@@ -178,13 +169,16 @@ def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
 def _curve_columns(grid: Grid, validation: str) -> list[System]:
     """The trainings that a curve is drawn of, each under its last column: those with scores by algorithm, in print or
     ours, the last of the table first."""
-    columns = [column for column in grid.columns if algorithm_scores(column) or _has_curve(grid, column, validation)]
-    return list({column.training: column for column in columns}.values())[::-1]
+    columns = {
+        column.training: column
+        for column in grid.columns
+        if algorithm_scores(column) or any(_has(record, validation) for record in grid.records(column).values())
+    }
+    return list(columns.values())[::-1]
 
 
-def _has_curve(grid: Grid, column: System, validation: str) -> bool:
-    records = grid.records(column).values()
-    return any(each.name == validation for record in records for each in record.config.validations)
+def _has(record: RunRecord, validation: str) -> bool:
+    return any(each.name == validation for each in record.config.validations)
 
 
 def _short(column: System) -> str:
@@ -199,7 +193,7 @@ def _curve_title(grid: Grid, validation: str) -> str:
 
 
 def _draw_curve(axis: Axes, record: RunRecord, colour: str, validation: str) -> None:
-    if not any(each.name == validation for each in record.config.validations):
+    if not _has(record, validation):
         return
     steps = [point.step for point in record.curve]
     # A seed that has diverged may have no score; JSON writes it as null.

@@ -20,7 +20,9 @@ def place(adjacency: np.ndarray) -> np.ndarray:
     circle = on_circle(count)
     if count < 3 or count > LARGEST_STRESS_LAYOUT or not linked.any():
         return _into_unit_square(circle)
-    candidates = [_into_unit_square(circle), *(_into_unit_square(by_stress(linked, start)) for start in _starts(count))]
+    rng = np.random.default_rng(0)
+    starts = [circle, *(rng.uniform(-1, 1, (count, 2)) for _ in range(4))]
+    candidates = [_into_unit_square(circle), *(_into_unit_square(by_stress(linked, start)) for start in starts)]
     return min(candidates, key=lambda positions: _badness(positions, linked))
 
 
@@ -45,26 +47,17 @@ def by_stress(linked: np.ndarray, start: np.ndarray) -> np.ndarray:
     return positions
 
 
-def _starts(count: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(0)
-    return [on_circle(count), *(rng.uniform(-1, 1, (count, 2)) for _ in range(4))]
-
-
 def _hops(linked: np.ndarray) -> np.ndarray:
     """The number of edges on a shortest path; a little more than the longest where there is none."""
-    count = len(linked)
-    hops = np.where(linked, 1.0, np.inf)
-    np.fill_diagonal(hops, 0.0)
-    for k in range(count):
-        hops = np.minimum(hops, hops[:, k, None] + hops[k])
+    from scipy.sparse.csgraph import shortest_path
+
+    hops = shortest_path(linked, unweighted=True)
     return np.where(np.isinf(hops), hops[np.isfinite(hops)].max() + 0.3, hops)
 
 
 def _into_unit_square(positions: np.ndarray) -> np.ndarray:
-    low, high = positions.min(0), positions.max(0)
-    return (positions - low) / np.where(high - low > 1e-9, high - low, 1.0) * (high - low > 1e-9) + 0.5 * (
-        high - low <= 1e-9
-    )
+    low, span = positions.min(0), np.ptp(positions, axis=0)
+    return np.where(span > 1e-9, (positions - low) / np.maximum(span, 1e-9), 0.5)
 
 
 def _badness(positions: np.ndarray, linked: np.ndarray) -> float:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+
+import numpy as np
 
 from narkit.report import paper
 from narkit.report.documents import NOT_RUN
@@ -17,7 +18,7 @@ from narkit.report.grid import Grid, measured
 from narkit.report.provenance import remarks
 from narkit.report.published import published
 from narkit.report.rendering import MISSING, Heading, Table, TableRow, markdown
-from narkit.report.reproduction import rule_averages, rule_remarks, time_spent
+from narkit.report.reproduction import labelled_runs, rule_averages, rule_remarks, time_rows
 from narkit.report.tables import RULES
 from narkit.training.presets import PRESETS
 from narkit.training.record import RunRecord
@@ -65,11 +66,10 @@ def _origins(grid: Grid) -> list[str]:
 
 
 def _origin(record: RunRecord) -> str:
-    config = record.config
-    seeds = ", ".join(str(seed) for seed in config.seeds)
+    seeds = ", ".join(map(str, record.config.seeds))
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     made = f"commit {record.commit or 'unknown'}; {record.device}; {versions}"
-    return f"{config.steps:,} steps and the seeds {seeds}; {made}"
+    return f"{record.config.steps:,} steps and the seeds {seeds}; {made}"
 
 
 def score_table(grid: Grid, algorithm: str) -> Table:
@@ -82,7 +82,7 @@ def score_table(grid: Grid, algorithm: str) -> Table:
         for rule in record.rules:
             scores = record.test_scores(algorithm, rule)
             steps = " / ".join(str(step) for step in record.selected[rule].steps)
-            cells = [_each(scores.tolist()), measured(scores), steps, published(system.training, rule, algorithm)]
+            cells = [_each(scores), measured(scores), steps, published(system.training, rule, algorithm)]
             rows.append(TableRow(f"{system.training}_{rule}", f"{system.title}, {rule}", cells))
     headings = [
         Heading("seeds", "each seed"),
@@ -97,37 +97,27 @@ def validation_table(grid: Grid) -> Table:
     """The validation scores of every seed at the last step."""
     sets = {each.name: each.size for record in grid.cells.values() for each in record.config.validations}
     rows = []
-    for key, label, record in _records(grid):
+    for key, label, record in _runs(grid):
         last = record.curve[-1]
-        rows.append(TableRow(key, label, [_percent(last.scores[name]) for name in sets] + [str(last.step)]))
+        scores = [_each(100 * np.array(last.scores[name], dtype=float)) for name in sets]
+        rows.append(TableRow(key, label, [*scores, str(last.step)]))
     headings = [Heading(name, f"{name} (size {size})") for name, size in sets.items()]
     return Table("learning_validation", "Validation", "Run", [*headings, Heading("step", "at step")], rows)
 
 
 def time_table(grid: Grid) -> Table:
     """Where the seconds of every run went, and those of all together."""
-    runs = _records(grid)
-    rows = [TableRow(key, label, [*time_spent([record], SECONDS), record.device]) for key, label, record in runs]
-    devices = ", ".join(sorted({record.device for *_, record in runs}))
-    rows.append(TableRow("all", "All", [*time_spent([record for *_, record in runs], SECONDS), devices], summary=True))
+    rows = time_rows(_runs(grid), "all", "All", SECONDS)
     headings = [Heading(name, name.replace("compiling_ahead", "compiled ahead")) for name in SECONDS]
     headings += [Heading("waiting", "waiting for data"), Heading("device")]
     return Table("learning_time", "Time", "Run", headings, rows)
 
 
-def _records(grid: Grid) -> list[tuple[str, str, RunRecord]]:
+def _runs(grid: Grid) -> list[tuple[str, str, RunRecord]]:
     """Key, label and record of every run, system by system."""
-    return [
-        (f"{system.training}_{name}", f"{system.title}, {paper.labels()[name]}", record)
-        for system in grid.trained
-        for name, record in grid.records(system).items()
-    ]
+    return [run for system in grid.trained for run in labelled_runs(grid, system)]
 
 
-def _percent(values: Sequence[float | None]) -> str:
-    """Scores of a curve; those of a seed that diverged may be missing."""
-    return _each([math.nan if value is None else 100 * value for value in values])
-
-
-def _each(scores: Sequence[float]) -> str:
+def _each(scores: np.ndarray) -> str:
+    """The scores of all seeds; that of one that diverged may be missing."""
     return " / ".join(f"{score:.2f}" if math.isfinite(score) else MISSING for score in scores)

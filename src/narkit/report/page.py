@@ -74,13 +74,9 @@ def _tone(cell: Any, heading: Heading, row: TableRow) -> str:
 
 
 def _groups(table: Table) -> list[tuple[str, int]]:
-    """Neighbouring columns that have their heading's group in common."""
-    found: list[tuple[str, int]] = []
-    for heading in table.headings:
-        if found and found[-1][0] == heading.group:
-            found[-1] = (heading.group, found[-1][1] + 1)
-        else:
-            found.append((heading.group, 1))
+    """Neighbouring columns that have their heading's group in common; none if there are no groups."""
+    groups = itertools.groupby(heading.group for heading in table.headings)
+    found = [(group, len(list(members))) for group, members in groups]
     return found if any(group for group, _ in found) else []
 
 
@@ -122,10 +118,14 @@ def _heat_map(grid: Grid, found: Findings) -> dict[str, Any]:
     from narkit.algorithms import ALGORITHMS
 
     systems, palette = with_records(grid), colours(grid)
-    rows = []
-    for name, label in paper.labels().items():
-        cells = [_heat_cell(grid, found, system, name) for system in systems]
-        rows.append({"name": name, "label": label, "category": ALGORITHMS[name].category, "cells": cells})
+    rows = [
+        {
+            "label": label,
+            "category": ALGORITHMS[name].category,
+            "cells": [_heat_cell(grid, found, system, name) for system in systems],
+        }
+        for name, label in paper.labels().items()
+    ]
     heads = [{"title": system.title, "rule": system.rule, "colour": palette[system.name]} for system in systems]
     return {"systems": heads, "rows": rows, "categories": sorted({row["category"] for row in rows})}
 
@@ -135,9 +135,10 @@ def _heat_cell(grid: Grid, found: Findings, system: Any, algorithm: str) -> dict
     if algorithm not in runs:
         return {"value": None}
     score, published = measured(runs[algorithm]), algorithm_scores(system).get(algorithm)
+    difference = None if published is None else score.mean - published.mean
     words = f"{system.title}: {text(score)}"
-    if published is not None:
-        words += f"; published {text(published)}, difference {score.mean - published.mean:+.2f}"
+    if difference is not None:
+        words += f"; published {text(published)}, difference {text(Number(difference, '{:+.2f}'))}"
     row = found.comparisons.get(system.name, {}).get(algorithm)
     sign = {"lower": "▼", "higher": "▲"}.get(row.verdict, "") if row else ""
     if row is not None and row.corrected is not None and found.best is not None:
@@ -145,9 +146,9 @@ def _heat_cell(grid: Grid, found: Findings, system: Any, algorithm: str) -> dict
     return {
         "value": score.mean,
         "spread": "" if score.std is None else f"± {score.std:.1f}",
-        "difference": None if published is None else score.mean - published.mean,
+        "difference": difference,
         "sign": sign,
-        "words": words.replace("-", "−") if published is not None else words,
+        "words": words,
     }
 
 
@@ -176,40 +177,34 @@ def diagram(ranking: Ranking, grid: Grid) -> dict[str, Any]:
     """Where everything stands in the critical-difference diagram: systems on an axis of average ranks, and bars that
     join those which are not told apart."""
     palette, titles = colours(grid), {system.name: system.title for system in grid.systems}
-    lowest, highest = 1.0, float(max(2, len(ranking.ranks)))
-    left, right = 250.0, 550.0
+    highest, left, right = max(2, len(ranking.ranks)), 250.0, 550.0
 
     def place(value: float) -> float:
-        return round(left + (value - lowest) / (highest - lowest) * (right - left), 1)
+        return round(left + (value - 1) / (highest - 1) * (right - left), 1)
 
-    ordered = sorted(ranking.ranks.items(), key=lambda pair: pair[1])
-    half = (len(ordered) + 1) // 2
-    systems = []
-    for index, (name, value) in enumerate(ordered):
-        on_left = index < half
-        level = index if on_left else len(ordered) - 1 - index
-        systems.append(
+    ordered, groups = sorted(ranking.ranks.items(), key=lambda pair: pair[1]), ranking.groups()
+    half, top = (len(ordered) + 1) // 2, 78 + 10 * len(groups)
+    return {
+        "systems": [
             {
                 "title": titles[name],
                 "rank": value,
                 "colour": palette[name],
                 "x": place(value),
-                "y": 78 + 22 * level + 10 * len(ranking.groups()),
-                "left": on_left,
+                "y": top + 22 * (index if index < half else len(ordered) - 1 - index),
+                "left": index < half,
             }
-        )
-    bars = [
-        {"x1": place(ranking.ranks[group[0]]) - 4, "x2": place(ranking.ranks[group[-1]]) + 4, "y": 66 + 10 * index}
-        for index, group in enumerate(ranking.groups())
-    ]
-    return {
-        "systems": systems,
-        "bars": bars,
-        "ticks": [{"x": place(value), "label": value} for value in range(1, int(highest) + 1)],
+            for index, (name, value) in enumerate(ordered)
+        ],
+        "bars": [
+            {"x1": place(ranking.ranks[group[0]]) - 4, "x2": place(ranking.ranks[group[-1]]) + 4, "y": 66 + 10 * index}
+            for index, group in enumerate(groups)
+        ],
+        "ticks": [{"x": place(value), "label": value} for value in range(1, highest + 1)],
         "difference": ranking.critical_difference,
-        "width": min(round(place(lowest + ranking.critical_difference) - left, 1), right - left),
+        "width": min(round(place(1 + ranking.critical_difference) - left, 1), right - left),
         "algorithms": ranking.algorithms,
-        "height": 78 + 22 * half + 10 * len(bars),
+        "height": top + 22 * half,
         "all": left + right,
         "left": left,
         "right": right,

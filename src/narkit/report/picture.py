@@ -7,9 +7,10 @@ What has changed since the step before has an amber outline.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
 from narkit import files
 from narkit.data.batch import Batch
@@ -17,25 +18,21 @@ from narkit.errors import InstanceError
 from narkit.report.drawings import ARRAY, GRAPH, INTERVALS, POINTS, STRINGS, TABLE, drawing_kind
 from narkit.report.panels import Moment
 from narkit.report.panels.graph import draw_graph_panel
-from narkit.report.panels.legend import legend_entries
+from narkit.report.panels.legend import LegendSign, LegendSignHandler, legend_entries
 from narkit.report.panels.plane import draw_points_panel
 from narkit.report.panels.rows import draw_array_panel, draw_intervals_panel, draw_strings_panel
 from narkit.report.panels.tables import draw_tables_panel
 from narkit.spec import ALGORITHMS
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 FORMATS = (".png", ".svg", ".pdf")
 MOST_PANELS = 12  # of longer runs only so many steps are drawn, at even distances
-SIZES = {  # width and height of a panel in inches at five nodes, what a further node adds to each, panels in a row
-    GRAPH: (2.9, 2.8, 0.12, 0.12, 4),
-    ARRAY: (2.5, 2.1, 0.22, 0.0, 4),
-    INTERVALS: (3.0, 1.9, 0.0, 0.12, 4),
-    STRINGS: (2.6, 2.0, 0.2, 0.06, 3),
-    POINTS: (2.9, 2.8, 0.06, 0.06, 4),
-    TABLE: (2.7, 2.5, 0.32, 0.24, 3),
+PANELS = {  # how to draw one, its width and height in inches at five nodes, what a further node adds, panels in a row
+    GRAPH: (draw_graph_panel, 2.9, 2.8, 0.12, 0.12, 4),
+    ARRAY: (draw_array_panel, 2.5, 2.1, 0.22, 0.0, 4),
+    INTERVALS: (draw_intervals_panel, 3.0, 1.9, 0.0, 0.12, 4),
+    STRINGS: (draw_strings_panel, 2.6, 2.0, 0.2, 0.06, 3),
+    POINTS: (draw_points_panel, 2.9, 2.8, 0.06, 0.06, 4),
+    TABLE: (draw_tables_panel, 2.7, 2.5, 0.32, 0.24, 3),
 }
 
 
@@ -56,12 +53,10 @@ def check_picture(path: Path) -> None:
 
 def draw(batch: Batch) -> Figure:
     """The steps of a run, at most twelve of them, and the meaning of all that is drawn."""
-    from matplotlib.figure import Figure  # without pyplot: no window, no global state
-
     entry = ALGORITHMS[batch.algorithm]
     steps = shown_steps(int(batch.lengths[0]))
     kind = _panel_kind(batch)
-    width, height, wider, higher, columns = SIZES[kind]
+    _, width, height, wider, higher, columns = PANELS[kind]
     further = max(0, batch.num_nodes - 5)
     columns = _balanced(len(steps), columns)
     rows = -(-len(steps) // columns)
@@ -81,7 +76,7 @@ def draw(batch: Batch) -> Figure:
     drawing.suptitle(title if len(title) < 10 * full_width else entry.name + left_out, fontsize=12, fontweight="bold")
     words.legend(
         *zip(*entries, strict=True), loc="center", frameon=False, fontsize=9, ncols=1, handlelength=2.2,
-        handler_map=_handlers(), alignment="left",
+        handler_map={LegendSign: LegendSignHandler()}, alignment="left",
     )  # fmt: skip
     return figure
 
@@ -102,19 +97,8 @@ def shown_steps(count: int) -> list[int]:
 def draw_panel(axis: Axes, batch: Batch, step: int) -> None:
     """Draws a batch's first run as it is at one step."""
     moment = Moment(batch, step)
-    match _panel_kind(batch):
-        case "graph":
-            draw_graph_panel(axis, moment)
-        case "points":
-            draw_points_panel(axis, moment)
-        case "strings":
-            draw_strings_panel(axis, moment)
-        case "intervals":
-            draw_intervals_panel(axis, moment)
-        case "table":
-            draw_tables_panel(axis, moment)
-        case _:
-            draw_array_panel(axis, moment)
+    draw_kind, *_ = PANELS[_panel_kind(batch)]
+    draw_kind(axis, moment)
     axis.set_title("\n".join([f"step {step + 1}", *moment.facts()]), fontsize=9)
 
 
@@ -128,9 +112,3 @@ def _panel_kind(batch: Batch) -> str:
     """Graphs whose hints are matrices, as those of all shortest paths, are drawn as these."""
     kind = drawing_kind(ALGORITHMS[batch.algorithm])
     return TABLE if kind == GRAPH and Moment(batch, 0).signs("cell") else kind
-
-
-def _handlers() -> dict:
-    from narkit.report.panels.legend import LegendSign, LegendSignHandler
-
-    return {LegendSign: LegendSignHandler()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from narkit.report import paper
 from narkit.report.grid import Grid, LeftOut, in_spreads, measured, read_grid
-from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown
+from narkit.report.rendering import Heading, Number, Table, TableRow, markdown
 from narkit.report.tables import rules
 from narkit.training.record import RunRecord
 
@@ -38,33 +38,24 @@ def precision_part(grid: Grid) -> list[str]:
     return [INTRODUCTION, "", markdown(_table(grid, pairs)), *remarks]
 
 
-def is_float32(record: RunRecord) -> bool:
-    """Whether a cell was trained without kernels and with full products."""
-    return all(record.versions.get(name) == value for name, value in HOW.items())
-
-
 def _misfit(cell: tuple[str, str], record: RunRecord, grid: Grid) -> str | None:
     """Why a cell of the folder cannot be compared, or None."""
-    if not is_float32(record):
+    if any(record.versions.get(name) != value for name, value in HOW.items()):
         return "not trained in float32"
     return None if cell in grid.cells else "the grid has no such cell to compare it with"
 
 
 def _table(grid: Grid, pairs: dict[tuple[str, str], tuple[RunRecord, RunRecord]]) -> Table:
     rows = []
-    for system in grid.trained:
-        for name, label in paper.labels().items():
-            if (system.training, name) not in pairs:
-                continue
-            records = pairs[system.training, name]
-            for rule in rules(grid, system):
-                fused, full = (measured(record.test_scores(name, rule)) for record in records)
-                difference = fused.mean - full.mean
-                distance = in_spreads(difference, fused, full)
-                cells: list[Entry] = [fused, full, Number(difference, "{:+.2f}"), Number(distance, "{:+.1f}")]
-                rows.append(
-                    TableRow(f"{system.training}_{name}_{rule}", f"{system.title}, {label}, rule {rule}", cells)
-                )
+    cells = [(system, name) for system in grid.trained for name in paper.labels() if (system.training, name) in pairs]
+    for system, name in cells:
+        for rule in rules(grid, system):
+            scores = [measured(record.test_scores(name, rule)) for record in pairs[system.training, name]]
+            difference = scores[0].mean - scores[1].mean
+            distance = in_spreads(difference, *scores)
+            entries = [*scores, Number(difference, "{:+.2f}"), Number(distance, "{:+.1f}")]
+            label = f"{system.title}, {paper.labels()[name]}, rule {rule}"
+            rows.append(TableRow(f"{system.training}_{name}_{rule}", label, entries))
     headings = [
         Heading("fused", "fused kernels", scores=True),
         Heading("float32", scores=True),

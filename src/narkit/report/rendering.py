@@ -95,6 +95,11 @@ def markdown(table: Table, *, not_run: str = MISSING) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def bullets(lines: Sequence[str]) -> list[str]:
+    """A list in Markdown and an empty line after it; nothing for nothing."""
+    return [*(f"- {line}" for line in lines), ""] if lines else []
+
+
 def as_csv(table: Table) -> str:
     """The table as comma-separated values, with plain numbers at full precision."""
     out = io.StringIO()

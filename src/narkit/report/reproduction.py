@@ -22,7 +22,7 @@ from narkit.report.paper import Score
 from narkit.report.precision import precision_part
 from narkit.report.provenance import origin, remarks
 from narkit.report.published import algorithm_scores
-from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, markdown, text
+from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, bullets, markdown, text
 from narkit.report.tables import RULES, rules
 from narkit.sweeps.systems import System
 from narkit.training.record import RunRecord
@@ -75,22 +75,20 @@ def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
 def reproduction_part(grid: Grid) -> str:
     """The generated part of `docs/reproduction.md`."""
     grid = _by_published_protocols(grid)
-    parts = [origin(grid), "", *(f"- {line}" for line in remarks(grid))]
-    parts += [""] if remarks(grid) else []
+    parts = [origin(grid), "", *bullets(remarks(grid))]
     for column in grid.columns:
         if algorithm_scores(column):
             parts += [f"### {column.title}", "", _verdict(grid, column), "", markdown(agreement_table(grid, column))]
     parts += ["### What the selection rule changes", "", RULES, ""]
     if grid.trained:
-        parts += [markdown(rule_averages(grid)), *(f"- {line}" for line in rule_remarks(grid)), ""]
+        parts += [markdown(rule_averages(grid)), *bullets(rule_remarks(grid))]
     else:
         parts += [f"All rules: {NOT_RUN}.", ""]
     if precision := precision_part(grid):
         parts += ["### Precision", "", *precision, ""]
     parts += ["### Time", ""]
     if grid.trained:
-        parts += [markdown(time_table(grid))]
-        parts += [TIME, "", *(f"- {line}" for line in running_lines(grid)), ""]
+        parts += [markdown(time_table(grid)), TIME, "", *bullets(running_lines(grid))]
     else:
         parts += [f"All cells: {NOT_RUN}.", ""]
     return "\n".join(parts)
@@ -176,11 +174,8 @@ def rule_remarks(grid: Grid) -> list[str]:
             }
             large = [f"{label} {_signed(change)}" for label, change in changes.items() if abs(change) >= LARGE]
             mean = float(np.mean(list(changes.values())))
-            named = (
-                f"; {LARGE:.0f} points or more: {', '.join(large)}"
-                if large
-                else f"; no row by {LARGE:.0f} points or more"
-            )
+            points = f"{LARGE:.0f} points or more"
+            named = f"; {points}: {', '.join(large)}" if large else f"; no row by {points}"
             lines.append(f"{system.title}, {rule} rather than {other}: {_signed(mean)} on average{named}.")
     return lines
 
@@ -189,18 +184,31 @@ def time_table(grid: Grid) -> Table:
     """How long every cell took, and all of a system together."""
     rows = []
     for system in grid.trained:
-        records = grid.records(system)
-        for name, record in records.items():
-            minutes = time_spent([record], MINUTES, 60)
-            label = f"{system.title}, {paper.labels()[name]}"
-            rows.append(TableRow(f"{system.training}_{name}", label, [*minutes, record.device]))
-        minutes = time_spent(records.values(), MINUTES, 60)
-        devices = ", ".join(sorted({record.device for record in records.values()}))
-        label = f"{system.title}, all {len(records)}{_that_were_run(len(records))}"
-        rows.append(TableRow(f"{system.training}_all", label, [*minutes, devices], summary=True))
-    headings = [Heading("minutes"), *map(Heading, MINUTES[1:]), Heading("waiting", "waiting for data")]
-    headings.append(Heading("device"))
-    return Table("time", "Time", "Cell", headings, rows)
+        runs = labelled_runs(grid, system)
+        label = f"{system.title}, all {len(runs)}{_that_were_run(len(runs))}"
+        rows += time_rows(runs, f"{system.training}_all", label, MINUTES, 60)
+    headings = map(Heading, ("minutes", *MINUTES[1:]))
+    return Table("time", "Time", "Cell", [*headings, Heading("waiting", "waiting for data"), Heading("device")], rows)
+
+
+def labelled_runs(grid: Grid, system: System) -> list[tuple[str, str, RunRecord]]:
+    """Key, label and record of every run of a system."""
+    return [
+        (f"{system.training}_{name}", f"{system.title}, {paper.labels()[name]}", record)
+        for name, record in grid.records(system).items()
+    ]
+
+
+def time_rows(
+    runs: Sequence[tuple[str, str, RunRecord]], key: str, label: str, timings: Sequence[str], unit: float = 1.0
+) -> list[TableRow]:
+    """Where the time of every run went, with its device, and that of all together under the key and label given."""
+
+    def row(key: str, label: str, *records: RunRecord, summary: bool = False) -> TableRow:
+        devices = ", ".join(sorted({record.device for record in records}))
+        return TableRow(key, label, [*time_spent(records, timings, unit), devices], summary)
+
+    return [*(row(*run) for run in runs), row(key, label, *(record for *_, record in runs), summary=True)]
 
 
 def running_lines(grid: Grid) -> list[str]:
@@ -216,13 +224,10 @@ def running_lines(grid: Grid) -> list[str]:
         devices = sorted({record.device for record in records})
         for device in devices:
             label = f"{title} on {device}" if len(devices) > 1 else title
-            lines.append(f"{label}: {_running([record for record in records if record.device == device])}")
+            there = [_interval(record) for record in records if record.device == device]
+            minutes = union_length(there) / 60
+            lines.append(f"{label}: for {minutes:.1f} minutes at least one cell ran ({len(there)} in all).")
     return lines
-
-
-def _running(records: Sequence[RunRecord]) -> str:
-    length = union_length(map(_interval, records))
-    return f"for {length / 60:.1f} minutes at least one cell ran ({len(records)} in all)."
 
 
 def _interval(record: RunRecord) -> tuple[float, float]:
@@ -245,9 +250,8 @@ def union_length(intervals: Iterable[tuple[float, float]]) -> float:
     return length
 
 
-def time_spent(records: Iterable[RunRecord], timings: Sequence[str], unit: float = 1.0) -> list[Number]:
+def time_spent(records: Sequence[RunRecord], timings: Sequence[str], unit: float) -> list[Number]:
     """Sums of the records' times, in units of so many seconds, and the share of training spent waiting for data."""
-    records = list(records)
 
     def total(name: str) -> float:
         return sum(getattr(record.timings, name) for record in records)

@@ -63,24 +63,20 @@ def welch(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndar
     a, b = np.asarray(first, float), np.asarray(second, float)
     if len(a) < 2 or len(b) < 2:
         return None
-    variance_a, variance_b = np.var(a, ddof=1) / len(a), np.var(b, ddof=1) / len(b)
-    difference = float(np.mean(a) - np.mean(b))
-    if variance_a + variance_b < 1e-18:  # no spread on either side
-        return 1.0 if abs(difference) < 1e-9 else 0.0
+    if np.var(a, ddof=1) / len(a) + np.var(b, ddof=1) / len(b) < 1e-18:  # no spread on either side
+        return 1.0 if abs(np.mean(a) - np.mean(b)) < 1e-9 else 0.0
     from scipy import stats
 
-    freedom = (variance_a + variance_b) ** 2 / (variance_a**2 / (len(a) - 1) + variance_b**2 / (len(b) - 1))
-    return float(2 * stats.t.sf(abs(difference) / math.sqrt(variance_a + variance_b), freedom))
+    sides = (np.mean(a), np.std(a, ddof=1), len(a), np.mean(b), np.std(b, ddof=1), len(b))
+    return float(stats.ttest_ind_from_stats(*sides, equal_var=False).pvalue)
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's corrected p-values, in the order given."""
-    corrected = [0.0] * len(p)
-    largest = 0.0
-    for place, index in enumerate(sorted(range(len(p)), key=lambda index: p[index])):
-        largest = max(largest, min(1.0, (len(p) - place) * p[index]))
-        corrected[index] = largest
-    return corrected
+    order = np.argsort(p, kind="stable")
+    corrected = np.empty(len(p))
+    corrected[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(p), 0, -1) * np.asarray(p)[order]))
+    return corrected.tolist()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ the paper's over the same cells. Such rows go when all is run.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from narkit.report.rendering import Entry, Heading, Number, Table, TableRow
 from narkit.sweeps.systems import System
 
 SHARE = "{:.0f} of 30"
+COMPARED = ("paper", "ours", "difference")
 THOSE_RUN = "average_of_those_run"
 LEGEND = (
     "Micro-F1 on the official test split in percent: mean ± standard deviation of a sample over seeds (number of "
@@ -182,6 +185,17 @@ def published_average(column: System, names: Collection[str]) -> Score | None:
     return Score(float(np.mean(chosen)) if printed is None else printed, None, whole.seeds)
 
 
+def published_average_of_categories(column: System) -> Score | None:
+    """The paper's average of a column over the eight categories."""
+    theirs = summary(column)
+    return theirs and Score(theirs.average_of_categories, None, theirs.seeds)
+
+
+def compared(published: Entry, ours: Entry) -> tuple[Entry, Entry, Entry]:
+    """The paper's value, ours, and the difference."""
+    return published, ours, difference(published, ours)
+
+
 def difference(published: Entry, ours: Entry) -> Entry:
     """Ours minus the paper's, where there are both."""
     match published, ours:
@@ -222,41 +236,30 @@ def count_parameters(algorithm: str, processor: str) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(reasoner))
 
 
+def _shown(grid: Grid, column: System, three: Iterable[Any]) -> Iterator[Any]:
+    """Of what belongs to the paper, to us and to the difference, what a column shows."""
+    published, ours = bool(column.published), has_ours(grid, column)
+    return compress(three, (published, ours, published and ours))
+
+
 def _headings(grid: Grid, columns: Sequence[System]) -> list[Heading]:
-    headings = []
-    for column in columns:
-        paper, ours, difference = (f"{column.name}_{what}" for what in ("paper", "ours", "difference"))
-        if column.published:
-            headings.append(Heading(paper, "paper", column.title, True))
-        if has_ours(grid, column):
-            headings.append(Heading(ours, "ours", column.title, True))
-        if column.published and has_ours(grid, column):
-            headings.append(Heading(difference, "difference", column.title))
-    return headings
+    return [
+        Heading(f"{column.name}_{what}", what, column.title, scores=what != "difference")
+        for column in columns
+        for what in _shown(grid, column, COMPARED)
+    ]
 
 
 def _row(
     grid: Grid, columns: Sequence[System], key: str, label: str, values: ColumnValues, *, summary: bool = False
 ) -> TableRow:
     """The row under `_headings`: for every column the paper's value, ours and the difference."""
-    cells: list[Entry] = []
-    for column in columns:
-        published, ours = values(column)
-        if column.published:
-            cells.append(published)
-        if has_ours(grid, column):
-            cells.append(ours)
-        if column.published and has_ours(grid, column):
-            cells.append(difference(published, ours))
+    cells = [cell for column in columns for cell in _shown(grid, column, compared(*values(column)))]
     return TableRow(key, label, cells, summary)
 
 
 def _average_of_categories(grid: Grid, columns: Sequence[System]) -> TableRow:
-    def values(column: System) -> tuple[Entry, Entry]:
-        theirs = summary(column)
-        published = theirs and Score(theirs.average_of_categories, None, theirs.seeds)
-        return published, grid.column(column).average_of_categories()
-
+    values: ColumnValues = lambda c: (published_average_of_categories(c), grid.column(c).average_of_categories())  # noqa: E731
     return _row(grid, columns, "average_of_categories", "Average of the 8 categories", values, summary=True)
 
 

@@ -40,11 +40,8 @@ def write(grid: Grid, out: Path | None, files: Mapping[str, Path], validation: s
     """Writes what was asked for, a report if nothing was; returns the files. `files` are documents by their option."""
     if out is None and not files:
         out = Path("report")
-    for (
-        option,
-        file,
-    ) in files.items():  # documents without a place for their part are refused before anything is written
-        updated(grid, option, file)
+    for option, file in files.items():
+        updated(grid, option, file)  # refuses a document without a place for its part before anything is written
     written = write_report(grid, out, validation) if out is not None else []
     for option, file in files.items():
         written += write_part(grid, option, file)
@@ -64,18 +61,16 @@ def write_report(grid: Grid, out: Path, validation: str = "ood") -> list[Path]:
     if out.exists() and not out.is_dir():
         raise ResultsError(f"{out}: expected a folder to write the report to, got a file")
     out.mkdir(parents=True, exist_ok=True)
-    tables, written = all_tables(grid), []
-    for table in tables:
-        for suffix, render in FORMATS.items():
-            written.append(out / f"{table.name}{suffix}")
-            write_whole(written[-1], render(table))
-    drawn = _write_figures(grid, out, validation)
+    tables, drawn = all_tables(grid), _write_figures(grid, out, validation)
     files = [path for path in drawn.values() if isinstance(path, Path)]
-    write_whole(out / "report.tex", document([t.name for t in tables if t.headings], [path.stem for path in files]))
-    write_whole(out / "index.html", page(grid, tables, drawn))
-    write_whole(out / "notes.md", "\n".join([origin(grid), "", *(f"- {line}" for line in remarks(grid))]) + "\n")
+    texts = {f"{table.name}{suffix}": render(table) for table in tables for suffix, render in FORMATS.items()}
+    texts["report.tex"] = document([table.name for table in tables if table.headings], [path.stem for path in files])
+    texts["index.html"] = page(grid, tables, drawn)
+    texts["notes.md"] = "\n".join([origin(grid), "", *(f"- {line}" for line in remarks(grid))]) + "\n"
+    for name, content in texts.items():
+        write_whole(out / name, content)
     pictures = [path.with_suffix(suffix) for path in files for suffix in (".png", ".svg")]
-    return [*written, *pictures, out / "report.tex", out / "index.html", out / "notes.md"]
+    return [*(out / name for name in texts), *pictures]
 
 
 def check_validation(grid: Grid, validation: str) -> None:
@@ -99,12 +94,12 @@ def _write_figures(grid: Grid, out: Path, validation: str) -> dict[str, Path | s
 def _write_attention(grid: Grid, path: Path) -> Path | str:
     """The attention of a trained TEAM on a small graph, breadth-first search's if its weights are there."""
     cells = [(system, name) for system in grid.trained if system.processor == "team" for name in grid.records(system)]
-    graphs = [(system, name) for system, name in cells if ALGORITHMS[name].category == "graphs"]
-    for system, name in sorted(graphs, key=lambda cell: cell[1] != PREFERRED):
-        if not grid.weights(system, name).is_file():
+    graphs = [(grid.weights(*cell), cell[1]) for cell in cells if ALGORITHMS[cell[1]].category == "graphs"]
+    for weights, name in sorted(graphs, key=lambda pair: pair[1] != PREFERRED):
+        if not weights.is_file():
             continue
         try:
-            reasoner = load(grid.weights(system, name))
+            reasoner = load(weights)
         except ModelFileError as error:
             return f"not drawn: {error}"
         with figures.style():
@@ -121,11 +116,16 @@ def write_part(grid: Grid, option: str, file: Path) -> list[Path]:
     write_whole(file, updated(grid, option, file))
     if option != RESULTS_PAGE or not grid.cells:
         return [file]
-    folder = file.parent / documents.FIGURES
-    folder.mkdir(parents=True, exist_ok=True)
-    figures.save(figures.category_chart(grid), folder / documents.CATEGORIES, grid.digest, (".png",))
-    figures.save(figures.learning_curves(grid), folder / documents.CURVES, grid.digest, (".png",))
-    return [file, folder / f"{documents.CATEGORIES}.png", folder / f"{documents.CURVES}.png"]
+    pictures = _pictures(file)
+    pictures[0].parent.mkdir(parents=True, exist_ok=True)
+    for path, figure in zip(pictures, (figures.category_chart(grid), figures.learning_curves(grid)), strict=True):
+        figures.save(figure, path, grid.digest, (".png",))
+    return [file, *pictures]
+
+
+def _pictures(file: Path) -> list[Path]:
+    """The figures that the page of results shows: categories and learning curves."""
+    return [file.parent / documents.FIGURES / f"{name}.png" for name in (documents.CATEGORIES, documents.CURVES)]
 
 
 def updated(grid: Grid, option: str, file: Path) -> str:
@@ -149,8 +149,7 @@ def outdated(grid: Grid, files: Mapping[str, Path]) -> list[str]:
         if updated(grid, option, file) != file.read_text():
             problems.append(f"{file}: its generated part does not follow from {grid.folder}")
         if option == RESULTS_PAGE and grid.cells:
-            for name in (documents.CATEGORIES, documents.CURVES):
-                path = file.parent / documents.FIGURES / f"{name}.png"
+            for path in _pictures(file):
                 if not path.is_file() or figures.digest_of(path) != grid.digest:
                     problems.append(f"{path}: was not drawn from the records in {grid.folder}")
     return problems

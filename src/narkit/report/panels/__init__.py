@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from narkit.algorithms.meanings import value_names
 from narkit.data.batch import Batch
-from narkit.report.drawings import Sign, signs
-from narkit.spec import ALGORITHMS, Kind, Location, Probe, Stage
+from narkit.report.drawings import Sign, drawing, signs
+from narkit.spec import ALGORITHMS, Kind, Probe, Stage
 
 INK, SOFT, LINE, FAINT = "#1b2330", "#525c6b", "#b9c1cc", "#eef0f3"
 FILL, CHANGED = "#bcd7fb", "#e8a200"
+CENTRE: dict[str, Any] = {"ha": "center", "va": "center"}  # where a text stands around its place
 PASSING = "#fff3cf"  # the row and the column of the node that paths may newly pass through
 TONES = ("#1d5fc4", "#0b7a57", "#7a3db8", "#8a5300", "#a3246f", "#35607a")
 COLOURS = {"white": "#ffffff", "gray": "#9aa3ae", "black": "#16191e"}
@@ -31,6 +33,12 @@ class Moment:
 
     def input(self, name: str) -> np.ndarray:
         return self.batch.inputs[name][0]
+
+    @property
+    def drawing(self) -> dict[str, Any]:
+        """What is drawn apart from hints, and where."""
+        inputs = {name: values[0] for name, values in self.batch.inputs.items()}
+        return drawing(ALGORITHMS[self.batch.algorithm], inputs)
 
     def probe(self, name: str) -> Probe:
         return self.batch.spec[name]
@@ -69,32 +77,26 @@ class Moment:
 
     def deepest_tags(self) -> int:
         """The most one-hot masks that name one node at any step."""
-        steps = range(int(self.batch.lengths[0]))
-        return max(
-            (len(tags) for step in steps for tags in Moment(self.batch, step).tags().values()),
-            default=0,
-        )
+        moments = [Moment(self.batch, step) for step in range(int(self.batch.lengths[0]))]
+        return max((len(tags) for moment in moments for tags in moment.tags().values()), default=0)
 
     def has_moved(self, name: str) -> bool:
         return bool(self.changed(name).any())
 
     def facts(self) -> list[str]:
         """The hints of the whole instance in words, phases on a line of their own, numbers and flags on another."""
-        names = self.signs("caption")
-        lines = ", ".join(f"{name}: {self.said(name)}" for name in names if not self._is_named(name))
-        return [f"{name}: {self.said(name)}" for name in names if self._is_named(name)] + ([lines] if lines else [])
-
-    def _is_named(self, name: str) -> bool:
-        return bool(value_names(self.batch.algorithm, name))
+        phases, others = [], []
+        for name in self.signs("caption"):
+            is_named = bool(value_names(self.batch.algorithm, name))
+            (phases if is_named else others).append(f"{name}: {self.said(name)}")
+        return [*phases, ", ".join(others)] if others else phases
 
     def said(self, name: str) -> str:
         """A value of the whole instance in words."""
-        probe, value = self.probe(name), self.values(name)
-        assert probe.location is Location.GRAPH
-        names = value_names(self.batch.algorithm, name)
-        if names:
+        value = self.values(name)
+        if names := value_names(self.batch.algorithm, name):
             return names[int(value)]
-        if probe.kind is Kind.MASK:
+        if self.probe(name).kind is Kind.MASK:
             return "yes" if value == 1 else "no"
         return number(float(value))
 

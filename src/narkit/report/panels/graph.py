@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 
 from narkit.report.layout import place
-from narkit.report.panels import CHANGED, LINE, SOFT, Moment, number, tone
+from narkit.report.panels import CENTRE, CHANGED, LINE, SOFT, Moment, number, tone
 from narkit.report.panels.marks import draw_node, draw_numbers, draw_tag
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_WEIGHTS = 40  # written on edges; more hide each other
 NODE_POINTS = 10.5  # the radius of a node
@@ -53,15 +49,7 @@ def _draw_edges(
             taken.append(at)
             box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
             axis.text(
-                at[0],
-                at[1],
-                number(float(weights[i, j])),
-                fontsize=7.5,
-                color=SOFT,
-                ha="center",
-                va="center",
-                bbox=box,
-                zorder=2.5,
+                at[0], at[1], number(float(weights[i, j])), fontsize=7.5, color=SOFT, **CENTRE, bbox=box, zorder=2.5
             )
 
 
@@ -86,16 +74,9 @@ def _draw_pointers(axis: Axes, moment: Moment, positions: np.ndarray) -> None:
 def _arrow(
     axis: Axes, start: np.ndarray, end: np.ndarray, colour: str, style: str, width: float, bend: float, order: float
 ) -> None:
-    properties = {
-        "arrowstyle": style,
-        "color": colour,
-        "linewidth": width,
-        "shrinkA": NODE_POINTS,
-        "shrinkB": NODE_POINTS,
-        "connectionstyle": f"arc3,rad={bend}",
-        "mutation_scale": 12,
-    }
-    axis.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops=properties, zorder=order)
+    shrink = {"shrinkA": NODE_POINTS, "shrinkB": NODE_POINTS, "mutation_scale": 12}
+    line = {"arrowstyle": style, "color": colour, "linewidth": width, "connectionstyle": f"arc3,rad={bend}"}
+    axis.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops=line | shrink, zorder=order)
 
 
 def _write_beside(axis: Axes, moment: Moment, node: int, x: float, y: float) -> None:

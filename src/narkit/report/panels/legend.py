@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.text import Text
 
 from narkit.data.batch import Batch
 from narkit.report.drawings import WINDOWS, Sign, signs
-from narkit.report.panels import CHANGED, COLOURS, FAINT, FILL, INK, LINE, PASSING, SOFT, TONES, tone
+from narkit.report.panels import CENTRE, CHANGED, COLOURS, FAINT, FILL, INK, LINE, PASSING, SOFT, TONES, tone
 from narkit.spec import ALGORITHMS, Kind, Probe, Stage
 
 WIDTH = 105  # characters of a line
@@ -31,14 +32,13 @@ def legend_entries(batch: Batch, as_table: bool = False) -> list[tuple[LegendSig
     """All signs that the panels of a run use, with what they mean."""
     entry = ALGORITHMS[batch.algorithm]
     found = [
-        (_sample(name, sign, entry.spec[name], as_table), _wrapped(f"{name}: {entry.spec[name].meaning}"))
+        (_sample(sign, entry.spec[name], as_table), textwrap.fill(f"{name}: {entry.spec[name].meaning}", WIDTH))
         for name, sign in signs(entry).items()
         if entry.spec[name].stage is Stage.HINT and sign.on and sign.shape != "caption"
     ]
-    for place, window in enumerate(WINDOWS.get(entry.name, [])):
-        found.append(
-            (LegendSign("window", TONES[place]), f"{window['title']}: from {window['first']} to {window['last']}")
-        )
+    for colour, window in zip(TONES, WINDOWS.get(entry.name, []), strict=False):
+        words = f"{window['title']}: from {window['first']} to {window['last']}"
+        found.append((LegendSign("window", colour), words))
     if "target" in batch.inputs:
         found.append((LegendSign("line", TONES[3]), f"target: {entry.spec['target'].meaning}"))
     if "adj" in batch.inputs and not as_table:
@@ -50,7 +50,7 @@ def legend_entries(batch: Batch, as_table: bool = False) -> list[tuple[LegendSig
     return [*found, (LegendSign("changed", CHANGED), "changed since the step before")]
 
 
-def _sample(name: str, sign: Sign, probe: Probe, as_table: bool) -> LegendSign:
+def _sample(sign: Sign, probe: Probe, as_table: bool) -> LegendSign:
     if sign.shape == "fill" and probe.kind is Kind.CATEGORICAL:
         return LegendSign("colours", tone(sign))
     if as_table and sign.shape == "tag":
@@ -59,10 +59,6 @@ def _sample(name: str, sign: Sign, probe: Probe, as_table: bool) -> LegendSign:
         text = {Kind.SCALAR: "0.42", Kind.CATEGORICAL: "↖"}.get(probe.kind, "→2")
         return LegendSign("cell", INK if probe.kind is Kind.SCALAR else SOFT, text)
     return LegendSign(sign.shape, tone(sign))
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, WIDTH)
 
 
 class LegendSignHandler:
@@ -98,22 +94,13 @@ class LegendSignHandler:
             case "changed":
                 return [Circle(middle, radius, facecolor="white", edgecolor=sample.colour, linewidth=2.5)]
             case "arrow":
-                start, end = (x, middle[1]), (x + width, middle[1])
-                return [
-                    FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color=sample.colour, linewidth=1.8)
-                ]
+                arrow = {"arrowstyle": "-|>", "mutation_scale": 9, "color": sample.colour, "linewidth": 1.8}
+                return [FancyArrowPatch((x, middle[1]), (x + width, middle[1]), **arrow)]
             case "edge":
                 return [Line2D([x, x + width], [middle[1]] * 2, color=sample.colour, linewidth=3.5)]
             case "tag":
-                pill = FancyBboxPatch(
-                    (x + 0.2 * width, y),
-                    0.6 * width,
-                    height,
-                    boxstyle="round,pad=1",
-                    facecolor=sample.colour,
-                    linewidth=0,
-                )
-                return [pill]
+                pill = {"boxstyle": "round,pad=1", "facecolor": sample.colour, "linewidth": 0}
+                return [FancyBboxPatch((x + 0.2 * width, y), 0.6 * width, height, **pill)]
             case "blank" | "passing":
                 face = FAINT if sample.shape == "blank" else sample.colour
                 return [Rectangle((x + 0.2 * width, y - 1), 0.6 * width, height + 2, facecolor=face, edgecolor=LINE)]
@@ -132,8 +119,4 @@ class LegendSignHandler:
 
 
 def _text(middle: tuple[float, float], sample: LegendSign) -> Any:
-    from matplotlib.text import Text
-
-    return Text(
-        middle[0], middle[1], sample.text or "0.42", ha="center", va="center", fontsize=7.5, color=sample.colour
-    )
+    return Text(*middle, sample.text or "0.42", **CENTRE, fontsize=7.5, color=sample.colour)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from narkit.algorithms.meanings import value_names
 from narkit.report.drawings import Sign
-from narkit.report.panels import CHANGED, COLOURS, FILL, INK, Moment, number, tone
+from narkit.report.panels import CENTRE, CHANGED, COLOURS, FILL, INK, Moment, number, tone
 from narkit.spec import Kind
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def draw_node(axis: Axes, moment: Moment, node: int, x: float, y: float, area: float, fontsize: float) -> None:
@@ -33,7 +31,7 @@ def draw_node(axis: Axes, moment: Moment, node: int, x: float, y: float, area: f
     axis.scatter(x, y, s=area, c=fill, edgecolors=INK, linewidths=1.1, zorder=3)
     if "s" in moment.batch.inputs and moment.input("s")[node] == 1:
         axis.scatter(x, y, s=0.62 * area, facecolors="none", edgecolors=INK, linewidths=0.9, zorder=3.1)
-    axis.text(x, y, str(node), ha="center", va="center", fontsize=fontsize, color=ink, zorder=4)
+    axis.text(x, y, str(node), **CENTRE, fontsize=fontsize, color=ink, zorder=4)
 
 
 def draw_tag(
@@ -42,7 +40,7 @@ def draw_tag(
     """The name of a one-hot mask on its colour, so many points away from a place; outlined if the mask has moved."""
     edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.has_moved(name) else {"edgecolor": "none"}
     axis.annotate(
-        name, at, xytext=offset, textcoords="offset points", fontsize=7, color="white", ha="center", va="center",
+        name, at, xytext=offset, textcoords="offset points", fontsize=7, color="white", **CENTRE,
         fontweight="bold", bbox={"boxstyle": "round,pad=0.2", "facecolor": tone(sign), **edge}, zorder=5,
     )  # fmt: skip
 
@@ -54,15 +52,13 @@ def draw_numbers(axis: Axes, moment: Moment, node: int, at: tuple[float, float],
         distance = 16 + 9 * line
         axis.annotate(
             f"{name} {number(moment.values(name)[node])}", at, xytext=(0, -distance if below else distance),
-            textcoords="offset points", fontsize=7.5, ha="center", va="center", color=INK, bbox=box, zorder=4.5,
+            textcoords="offset points", fontsize=7.5, **CENTRE, color=INK, bbox=box, zorder=4.5,
             fontweight="bold" if moment.changed(name)[node] else "normal",
         )  # fmt: skip
 
 
 def draw_square(axis: Axes, x: float, y: float, face: str, edge: str, *, outlined: bool = False) -> None:
     """A square of size 1 around a place, outlined if what stands in it has changed."""
-    from matplotlib.patches import Rectangle
-
     axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor=edge, linewidth=1.0, zorder=1))
     if outlined:
         inset = Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, fill=False, edgecolor=CHANGED, linewidth=1.8, zorder=2)

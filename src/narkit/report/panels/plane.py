@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from narkit.report.drawings import LINES
 from narkit.report.panels import LINE, SOFT, TONES, Moment, tone
 from narkit.report.panels.marks import draw_node, draw_numbers, draw_tag
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def draw_points_panel(axis: Axes, moment: Moment) -> None:
     """Draws points, segments, the hull found so far, pointers along a stack, tags and numbers."""
-    x, y = moment.input("x"), moment.input("y")
-    if moment.batch.algorithm == "segments_intersect":
-        for ends in ([0, 1], [2, 3]):
-            axis.plot(x[ends], y[ends], color=SOFT, linewidth=1.6, zorder=1)
+    x, y, described = moment.input("x"), moment.input("y"), moment.drawing
+    for ends in described["segments"]:
+        axis.plot(x[ends], y[ends], color=SOFT, linewidth=1.6, zorder=1)
     _draw_hull(axis, moment, x, y)
-    for line in LINES.get(moment.batch.algorithm, []):
+    for line in described["lines"]:
         ends = [moment.node(line["from"]), moment.node(line["to"])]
         solid: dict[str, Any] = {"color": TONES[1], "linewidth": 2.2}
         dotted: dict[str, Any] = {"color": SOFT, "linestyle": ":"}

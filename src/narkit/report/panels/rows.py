@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 
 from narkit.algorithms.meanings import LETTERS
-from narkit.report.drawings import WINDOWS, drawing
-from narkit.report.panels import CHANGED, FAINT, INK, LINE, SOFT, TONES, Moment, number, tone
+from narkit.report.panels import CENTRE, CHANGED, FAINT, INK, LINE, SOFT, TONES, Moment, number, tone
 from narkit.report.panels.marks import draw_square, draw_tag
-from narkit.spec import ALGORITHMS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BAR = "#a9bdd8"
 
 
 def draw_array_panel(axis: Axes, moment: Moment) -> None:
     """Bars in the order in which the array stands, the names of pointers below them, parts as brackets."""
-    inputs = {name: values[0] for name, values in moment.batch.inputs.items()}
-    described = drawing(ALGORITHMS[moment.batch.algorithm], inputs)
+    described = moment.drawing
     heights = np.array(described["heights"])
     nodes = _order(moment)
     slots = {node: slot for slot, node in enumerate(nodes)}
     span = max(heights.max(), 0) - min(heights.min(), 0) or 1.0
     low = min(heights.min(), 0)
     filled = next((moment.values(name) == 1 for name in moment.signs("fill")), np.zeros(len(heights), bool))
-    moved = [name for name in (*moment.signs("order"), *moment.signs("fill"))]
+    moved = moment.signs("order", "fill")
     changed = np.any([moment.changed(name) for name in moved], axis=0) if moved else np.zeros(len(heights), bool)
     for node, slot in slots.items():
         outline = {"edgecolor": CHANGED, "linewidth": 2} if changed[node] else {}
@@ -43,9 +36,9 @@ def draw_array_panel(axis: Axes, moment: Moment) -> None:
             draw_tag(axis, moment, name, sign, (slots[node], depth - 0.13 * span * place))
     deepest = moment.deepest_tags()
     depth -= 0.13 * span * deepest
-    for place, window in enumerate(WINDOWS.get(moment.batch.algorithm, [])):
+    for place, window in enumerate(described["windows"]):
         _bracket(axis, moment, window, slots, depth - 0.13 * span * place, span, TONES[place])
-    depth -= 0.13 * span * len(WINDOWS.get(moment.batch.algorithm, []))
+    depth -= 0.13 * span * len(described["windows"])
     if described["line"] is not None:
         axis.axhline(described["line"], color=TONES[3], linestyle="--", linewidth=1.2, zorder=3)
     for name, sign in moment.signs("arrow").items():
@@ -123,13 +116,10 @@ def draw_strings_panel(axis: Axes, moment: Moment) -> None:
     for node in range(moment.num_nodes):
         y = 0 if node < split else -1.4
         is_under = node < split and shift <= node < shift + length
-        axis.text(
-            x[node], y, LETTERS[letters[node]], ha="center", va="center", fontsize=9, color=INK, zorder=3
-        )  # fmt: skip
+        axis.text(x[node], y, LETTERS[letters[node]], **CENTRE, fontsize=9, color=INK, zorder=3)
         draw_square(axis, x[node], y, FAINT if is_under else "white", TONES[0] if is_under else LINE)
         if node < split:
             axis.text(x[node], 0.66, str(node), ha="center", va="bottom", fontsize=6.5, color=SOFT)
-    above: dict[int, int] = {}
     rows = list(moment.signs("row"))
     for line, name in enumerate(rows):
         y = -2.3 - 0.72 * line
@@ -137,13 +127,9 @@ def draw_strings_panel(axis: Axes, moment: Moment) -> None:
         for node in range(split, moment.num_nodes):
             value, has_changed = moment.values(name)[node], bool(moment.changed(name)[node])
             text = str(int(value) - split) if name == "pi" else "●" if value == 1 else "·"
-            axis.text(
-                x[node], y, text, ha="center", va="center", fontsize=7, fontweight="bold" if has_changed else None
-            )
+            axis.text(x[node], y, text, **CENTRE, fontsize=7, fontweight="bold" if has_changed else None)
     for node, tags in moment.tags().items():
-        for name, sign in tags:
-            depth = above.setdefault(node, 0)
-            above[node] += 1
+        for depth, (name, sign) in enumerate(tags):
             y = 1.55 + 0.85 * depth if node < split else -2.5 - 0.62 * len(rows) - 0.85 * depth
             draw_tag(axis, moment, name, sign, (x[node], y))
     left = -1.0 - (1.6 if rows else 0)

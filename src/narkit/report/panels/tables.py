@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 
 from narkit.algorithms.meanings import LETTERS
-from narkit.report.panels import FAINT, INK, LINE, PASSING, SOFT, Moment, number
+from narkit.report.panels import CENTRE, FAINT, INK, LINE, PASSING, SOFT, Moment, number
 from narkit.report.panels.marks import draw_square
 from narkit.spec import Kind
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ARROWS = ("↖", "↑", "←", "")
 
@@ -49,14 +45,10 @@ def draw_tables_panel(axis: Axes, moment: Moment) -> None:
 
 
 def _frame(moment: Moment) -> tuple[range, range, bool]:
-    count = moment.num_nodes
-    if "string" in moment.batch.inputs:
-        split = int((moment.input("string") == 0).sum())
-        return range(split), range(split, count), False
     if "adj" in moment.batch.inputs:
-        return range(count), range(count), False
-    first = 1 if moment.batch.algorithm == "matrix_chain_order" else 0
-    return range(first, count), range(first, count), True
+        return range(moment.num_nodes), range(moment.num_nodes), False
+    described = moment.drawing
+    return range(*described["rows"]), range(*described["columns"]), "triangle" in described
 
 
 def _names(moment: Moment, nodes: range) -> list[str]:
@@ -70,10 +62,10 @@ def _write(axis: Axes, moment: Moment, main: str, beside: str | None, row: int, 
     weight = "bold" if has_changed else "normal"
     shift = 0.0 if beside is None else 0.14
     text = number(float(moment.values(main)[row, column]))
-    axis.text(column, row - shift, text, ha="center", va="center", fontsize=7.5, color=INK, fontweight=weight, zorder=3)
+    axis.text(column, row - shift, text, **CENTRE, fontsize=7.5, color=INK, fontweight=weight, zorder=3)
     if beside is None:
         return
     value = int(np.asarray(moment.values(beside))[row, column])
     is_arrow = moment.probe(beside).kind is Kind.CATEGORICAL
     small = (ARROWS[value] if value >= 0 else "") if is_arrow else f"→{value}"
-    axis.text(column, row + 0.26, small, ha="center", va="center", fontsize=6, color=SOFT, zorder=3)
+    axis.text(column, row + 0.26, small, **CENTRE, fontsize=6, color=SOFT, zorder=3)

@@ -77,16 +77,11 @@ def category_scores(column: str) -> dict[str, Score]:
 @functools.cache
 def summary(column: str) -> Summary:
     """The averages of a column, its average rank, and how many algorithms are above 90 % and 50 %."""
-    average = next(float(row[column]) for row in _rows("table_category.csv") if row["category"] == "Average")
+    categories = next(row for row in _rows("table_category.csv") if row["category"] == "Average")
     row = next(row for row in _rows("table_summary.csv") if row["column"] == column)
-    return Summary(
-        average_of_categories=average,
-        average_of_algorithms=float(row["average_of_algorithms"]) if row["average_of_algorithms"] else None,
-        average_rank=float(row["average_rank"]),
-        above_90=int(row["above_90"]),
-        above_50=int(row["above_50"]),
-        seeds=_number_of_seeds(column),
-    )
+    average = float(row["average_of_algorithms"]) if row["average_of_algorithms"] else None
+    counts = int(row["above_90"]), int(row["above_50"])
+    return Summary(float(categories[column]), average, float(row["average_rank"]), *counts, _number_of_seeds(column))
 
 
 @functools.cache
