@@ -26,7 +26,9 @@ def tracked_files() -> list[Path]:
 
 
 def test_no_file_is_large() -> None:
-    assert [path.name for path in tracked_files() if path.stat().st_size > LARGEST] == []
+    """Weights of published networks, which lie among the results, may be."""
+    elsewhere = [path for path in tracked_files() if ROOT / "results" not in path.parents]
+    assert [path.name for path in elsewhere if path.stat().st_size > LARGEST] == []
 
 
 @pytest.mark.parametrize("pattern", FORBIDDEN, ids=lambda pattern: pattern.pattern)

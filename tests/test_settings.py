@@ -135,6 +135,19 @@ def test_configuration_files_are_checked_too(content: str, tmp_path: Path) -> No
         RunDirectory(tmp_path).config()
 
 
+def test_an_edited_configuration_is_noticed(tmp_path: Path) -> None:
+    config, file = TrainConfig("bfs"), tmp_path / "config.json"
+    RunDirectory(tmp_path).create(config)
+    assert RunDirectory(tmp_path).config() == config
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps(values | {"learning_rate": 3e-3}))
+    with pytest.raises(RunDirectoryError, match="it was changed after the run began"):
+        RunDirectory(tmp_path).config()
+    del values["digest"]  # as narkit 0.1 wrote it
+    file.write_text(json.dumps(values))
+    assert RunDirectory(tmp_path).config() == config
+
+
 def test_settings_of_the_command_line() -> None:
     assert parse_settings(["test=False", "sizes=4,7", "learning_rate=1e-2"]) == {
         "test": False, "sizes": (4, 7), "learning_rate": 0.01,

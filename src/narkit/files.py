@@ -1,13 +1,17 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and contents with a digest that finds what was changed since."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+DIGEST = "digest"
 
 
 @contextlib.contextmanager
@@ -39,6 +43,17 @@ def write_with_folder(path: Path, content: str | bytes) -> None:
     """The same; makes the file's folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """The SHA-256 of a content in one certain form, whatever the order of its entries and its white space."""
+    content = {name: value for name, value in values.items() if name != DIGEST}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A content with its digest. It finds accidents and careless edits; `records check --rescore` finds the rest."""
+    return {**values, DIGEST: digest(values)}
 
 
 def check_place(path: Path, with_folder: bool = False) -> None:

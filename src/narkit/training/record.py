@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from narkit.errors import UnknownNameError
-from narkit.files import write_whole
+from narkit.files import DIGEST, digest, sealed, write_whole
 from narkit.training.config import TrainConfig
 from narkit.training.progress import Divergence, Point, SkippedSteps, Timings
 from narkit.training.rules import Rule, rules_from_json, rules_of_format_2
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 FORMAT = 3
 READABLE = (2, 3)
-DIGEST = "digest"
 
 SeedScores = dict[str, float]
 """Scores of one seed: of every output, and under "score" their mean; or of every hint."""
@@ -215,17 +213,6 @@ class RunRecord:
         except (ValueError, TypeError, AttributeError) as error:
             raise RunDirectoryError(f"{file}: {error}") from None
         return dataclasses.replace(record, _directory=file.parent)
-
-
-def digest(values: Mapping[str, Any]) -> str:
-    """The SHA-256 of a record's content in one certain form, whatever the order of its entries and its white space."""
-    content = {name: value for name, value in values.items() if name != DIGEST}
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's content with its digest. It finds accidents and careless edits; `records check --rescore` the rest."""
-    return {**values, DIGEST: digest(values)}
 
 
 def readable_json(values: Any) -> str:

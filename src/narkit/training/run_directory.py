@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from narkit import __version__
-from narkit.files import check_folder, write_whole
+from narkit.files import DIGEST, check_folder, digest, sealed, write_whole
 from narkit.training.config import TrainConfig
 from narkit.training.progress import Point
 
@@ -62,7 +62,11 @@ class RunDirectory:
         if not path.is_file():
             raise RunDirectoryError(f"{self.folder}: expected the folder of a run, but it has no {CONFIG}")
         try:
-            return TrainConfig.from_json(json.loads(path.read_text()))
+            values = json.loads(path.read_text())
+            seal = values.pop(DIGEST, None) if isinstance(values, dict) else None  # of narkit 0.2 and later
+            if seal is not None and seal != digest(values):
+                raise ValueError("it was changed after the run began; put it back, or start anew in another folder")
+            return TrainConfig.from_json(values)
         except (ValueError, TypeError, RecursionError) as error:  # also what is no UTF-8
             raise RunDirectoryError(f"{path}: expected a configuration as narkit writes it: {error}") from None
 
@@ -72,7 +76,7 @@ class RunDirectory:
             self._check_same(config)
             return
         self._check_empty()
-        write_whole(self.folder / CONFIG, json.dumps(config.to_json(), indent=2) + "\n")
+        write_whole(self.folder / CONFIG, json.dumps(sealed(config.to_json()), indent=2) + "\n")
 
     def _check_empty(self) -> None:
         others = [path.name for path in self.folder.iterdir() if path.name != LOCK and not path.name.endswith(".part")]
