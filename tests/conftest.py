@@ -44,6 +44,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
+def pytest_collection_finish() -> None:
+    """Lets Python look for garbage less often, and not among what was imported: tracing makes many objects, and the
+    search took a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 50)
+
+
 @pytest.fixture(scope="session")
 def release_programs() -> Callable[[], None]:
     """Lets go of compiled programs where they are many: a process that keeps all runs out of memory mappings."""
