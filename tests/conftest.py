@@ -1,6 +1,7 @@
 """What all tests share. Shapes and types of the models and kernels are checked at run time."""
 
 import gc
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,9 +78,31 @@ def program_cache() -> Path:
     return FOLDER / "programs"
 
 
+@pytest.fixture
+def kept_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of the same configuration share their programs, which each would trace anew: most of what a tiny run takes.
+
+    For tests of what is saved, resumed and shown. Runs of fixtures with a wider scope still trace their own.
+    """
+    monkeypatch.setattr("narkit.training.trainer.Programs", _kept_programs)
+
+
+_PROGRAMS: dict[str, Any] = {}
+
+
+def _kept_programs(config: Any, devices: int = 1) -> Any:
+    from narkit.training.programs import Programs
+
+    name = json.dumps([config.to_json(), devices], sort_keys=True)
+    if name not in _PROGRAMS:
+        _PROGRAMS[name] = Programs(config, devices)
+    return _PROGRAMS[name]
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _after_each_file(release_programs: Callable[[], None]) -> Iterator[None]:
     yield
+    _PROGRAMS.clear()
     release_programs()
 
 
