@@ -26,16 +26,12 @@ _check_shapes()
 # Files that take longest, the longest first. Where workers share the files (`make test`), they begin with these, so
 # that in the end none waits for another.
 LONGEST = (
-    *("models/test_contracts.py", "fused/test_fused.py", "fused/test_fused_damping.py", "training/test_resuming.py"),
-    *("fused/test_fused_team_options.py", "sweeps/test_sweep_processes.py", "interop/test_clrs.py"),
-    *(
-        "sweeps/test_sweep.py",
-        "training/test_training.py",
-        "fused/test_fused_latent_step.py",
-        "data/test_distribution.py",
-    ),
-    *("models/test_interfaces.py", "training/test_commands.py", "sweeps/test_executors.py", "models/test_network.py"),
-    *("models/test_one_file.py", "algorithms/test_graph_connectivity.py", "models/test_attention_options.py"),
+    *("fused/test_fused.py", "sweeps/test_sweep_processes.py", "fused/test_fused_team_options.py"),
+    *("models/test_contracts.py", "fused/test_fused_damping.py", "interop/test_clrs.py", "training/test_resuming.py"),
+    *("fused/test_fused_latent_step.py", "models/test_interfaces.py", "sweeps/test_executors.py"),
+    *("training/test_training.py", "sweeps/test_sweep.py", "training/test_commands.py", "test_cli.py"),
+    *("report/test_report.py", "models/test_growing_hints.py", "report/test_documents.py"),
+    *("models/test_triplet_edge_attention.py", "fused/test_accelerate.py", "algorithms/test_graph_connectivity.py"),
 )
 
 
