@@ -22,7 +22,7 @@ PROCESSORS = [
 ]
 # The other tests' programs are compiled in haste; this is about those that users run. What LLVM does afterwards, which
 # is as hasty here, changes none of the arrays.
-AS_FOR_USERS = {"xla_cpu_use_fusion_emitters": True}
+AS_FOR_USERS: dict[str, str | bool] = {"xla_cpu_use_fusion_emitters": True}
 SHAPE = re.compile(r"\b(?:pred|bf16|[fsuc]\d+)\[([\d,]+)\]")
 
 
