@@ -1,6 +1,7 @@
 """What all tests share. Shapes and types of the models and kernels are checked at run time."""
 
 import gc
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,16 +26,12 @@ _check_shapes()
 # Files that take longest, the longest first. Where workers share the files (`make test`), they begin with these, so
 # that in the end none waits for another.
 LONGEST = (
-    *("models/test_contracts.py", "fused/test_fused.py", "fused/test_fused_damping.py", "training/test_resuming.py"),
-    *("fused/test_fused_team_options.py", "sweeps/test_sweep_processes.py", "interop/test_clrs.py"),
-    *(
-        "sweeps/test_sweep.py",
-        "training/test_training.py",
-        "fused/test_fused_latent_step.py",
-        "data/test_distribution.py",
-    ),
-    *("models/test_interfaces.py", "training/test_commands.py", "sweeps/test_executors.py", "models/test_network.py"),
-    *("models/test_one_file.py", "algorithms/test_graph_connectivity.py", "models/test_attention_options.py"),
+    *("fused/test_fused.py", "sweeps/test_sweep_processes.py", "fused/test_fused_team_options.py"),
+    *("models/test_contracts.py", "fused/test_fused_damping.py", "interop/test_clrs.py", "training/test_resuming.py"),
+    *("fused/test_fused_latent_step.py", "models/test_interfaces.py", "sweeps/test_executors.py"),
+    *("training/test_training.py", "sweeps/test_sweep.py", "training/test_commands.py", "test_cli.py"),
+    *("report/test_report.py", "models/test_growing_hints.py", "report/test_documents.py"),
+    *("models/test_triplet_edge_attention.py", "fused/test_accelerate.py", "algorithms/test_graph_connectivity.py"),
 )
 
 
@@ -42,6 +39,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
         items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Lets Python look for garbage less often, and not among what was imported: tracing makes many objects, and the
+    search took a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 50)
 
 
 @pytest.fixture(scope="session")
@@ -70,9 +74,31 @@ def program_cache() -> Path:
     return FOLDER / "programs"
 
 
+@pytest.fixture
+def kept_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of the same configuration share their programs, which each would trace anew: most of what a tiny run takes.
+
+    For tests of what is saved, resumed and shown. Runs of fixtures with a wider scope still trace their own.
+    """
+    monkeypatch.setattr("narkit.training.trainer.Programs", _kept_programs)
+
+
+_PROGRAMS: dict[str, Any] = {}
+
+
+def _kept_programs(config: Any, devices: int = 1) -> Any:
+    from narkit.training.programs import Programs
+
+    name = json.dumps([config.to_json(), devices], sort_keys=True)
+    if name not in _PROGRAMS:
+        _PROGRAMS[name] = Programs(config, devices)
+    return _PROGRAMS[name]
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _after_each_file(release_programs: Callable[[], None]) -> Iterator[None]:
     yield
+    _PROGRAMS.clear()
     release_programs()
 
 

@@ -66,6 +66,10 @@ def with_scan(params, data, hidden, weights, num_steps):
     return on_ys + loss_of(carry) + loss_of([z[own] for z in zs])
 
 
+# Compiled whole, since one operation after the other takes longer; the number of steps is a part of the program.
+scan_and_gradient = jax.jit(jax.value_and_grad(with_scan, (0, 2)), static_argnums=4)
+
+
 def loss_of(values):
     return jnp.sum(values[0] ** 2) + jnp.sum(values[1] ** 3)
 
@@ -83,7 +87,7 @@ def test_equals_scan(problem, largest_factor, monkeypatch):
     with jax.enable_x64(True):
         ours = jax.jit(jax.value_and_grad(with_time_loop, (0, 2)))
         for num_steps in (1, 2, CAPACITY):
-            want = jax.value_and_grad(with_scan, (0, 2))(params, data, hidden, weights, num_steps)
+            want = scan_and_gradient(params, data, hidden, weights, num_steps)
             have = ours(params, data, hidden, weights, jnp.asarray(num_steps))
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), have, want)
         assert cast(Any, ours)._cache_size() == 1  # the number of steps is no part of the program
@@ -108,8 +112,7 @@ def test_equals_scan_beside_kernels(problem, seeds, precision, monkeypatch):
         ours = jax.jit(in_seeds(jax.value_and_grad(beside_kernels, (0, 2))))
         for num_steps in (1, CAPACITY - 1, CAPACITY):
             have = ours(*problem, jnp.asarray(num_steps))
-            reference = jax.value_and_grad(partial(with_scan, num_steps=num_steps), (0, 2))
-            want = (jax.vmap(reference) if seeds else reference)(*problem)
+            want = jax.jit(in_seeds(scan_and_gradient), static_argnums=4)(*problem, num_steps)
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=atol), have, want)
 
 
@@ -138,8 +141,9 @@ def test_a_vmapped_seed_equals_the_seed_alone(problem):
     with jax.enable_x64(True):
         stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, 0.5 * leaf]), params)
         num_steps = jnp.asarray(4)
-        gradient = jax.grad(with_time_loop)
-        together = jax.vmap(gradient, in_axes=(0, None, None, None, None))(stacked, data, hidden, weights, num_steps)
+        gradient = jax.jit(jax.grad(with_time_loop))
+        in_seeds = jax.jit(jax.vmap(gradient, in_axes=(0, None, None, None, None)))
+        together = in_seeds(stacked, data, hidden, weights, num_steps)
         for factor, ours in ((1.0, 0), (0.5, 1)):
             alone = gradient(jax.tree.map(partial(jnp.multiply, factor), params), data, hidden, weights, num_steps)
             for name in params:
@@ -150,8 +154,8 @@ def test_values_without_gradient_are_the_same(problem):
     params, data, hidden, weights = problem
     with jax.enable_x64(True):
         for num_steps in (1, CAPACITY):
-            want = with_scan(params, data, hidden, weights, num_steps)
-            have = with_time_loop(params, data, hidden, weights, jnp.asarray(num_steps))
+            want = jax.jit(with_scan, static_argnums=4)(params, data, hidden, weights, num_steps)
+            have = jax.jit(with_time_loop)(params, data, hidden, weights, jnp.asarray(num_steps))
             np.testing.assert_allclose(have, want, rtol=1e-9)
 
 

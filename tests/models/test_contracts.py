@@ -131,7 +131,16 @@ def make_reasoner(algorithm, processor, seed):
     options = INTERFACES if processor.endswith(MARK) else {}
     reasoner = narkit.Reasoner(algorithm, processor.removesuffix(MARK), HIDDEN, **options, key=jax.random.key(seed))
     rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda leaf: leaf + 0.2 * rng.normal(size=leaf.shape), reasoner)
+    return on_device(jax.tree.map(lambda leaf: np.asarray(leaf) + 0.2 * rng.normal(size=leaf.shape), reasoner))
+
+
+def on_device(tree):
+    """What NumPy made, as arrays of JAX. JAX would compile a program for each operation and shape."""
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def as_numpy(tree):
+    return jax.tree.map(np.asarray, tree)
 
 
 def make_batch(algorithm) -> DeviceBatch:
@@ -143,14 +152,17 @@ def make_batch(algorithm) -> DeviceBatch:
 
 
 def pad_in_time(batch: DeviceBatch, rows: int) -> DeviceBatch:
-    pad = lambda values: jnp.concatenate([values, jnp.zeros((rows, *values.shape[1:]), values.dtype)])  # noqa: E731
-    return eqx.tree_at(lambda b: b.hints, batch, {name: pad(values) for name, values in batch.hints.items()})
+    hints = {
+        name: np.concatenate([values, np.zeros((rows, *values.shape[1:]), values.dtype)])
+        for name, values in batch.hints.items()
+    }
+    return eqx.tree_at(lambda b: b.hints, batch, on_device(hints))
 
 
 def relabel(batch: DeviceBatch, order: np.ndarray) -> DeviceBatch:
     """The same instances with node `order[i]` called i."""
     spec = narkit.ALGORITHMS[batch.algorithm].transformed_spec
-    new_name = jnp.asarray(np.argsort(order))
+    new_name = np.argsort(order)
 
     def probe(name, values):
         moved = move(spec[name], values, order, leading=values.ndim - len(spec[name].shape(len(order))))
@@ -163,12 +175,12 @@ def relabel(batch: DeviceBatch, order: np.ndarray) -> DeviceBatch:
         for part in (batch.inputs, batch.hints, batch.outputs)
     ]
     # Padding is all zeros, which as a pointer would mean another node now.
-    in_time = jnp.arange(batch.num_steps + 1)[:, None] < batch.lengths
+    in_time = np.arange(batch.num_steps + 1)[:, None] < np.asarray(batch.lengths)
     parts[1] = {
         name: values * in_time.reshape(*in_time.shape, *(1,) * (values.ndim - 2)).astype(values.dtype)
         for name, values in parts[1].items()
     }
-    inputs, hints, outputs = parts
+    inputs, hints, outputs = on_device(parts)
     return DeviceBatch(batch.algorithm, inputs, hints, outputs, batch.lengths)
 
 
@@ -176,7 +188,7 @@ def move(probe, values, order, leading):
     """Reorders the axes of a probe's values, or of its logits, that go over nodes."""
     axes = {Location.NODE: 1, Location.EDGE: 2, Location.GRAPH: 0}[probe.location]
     for axis in range(leading, leading + axes):
-        values = jnp.take(values, order, axis=axis)
+        values = np.take(np.asarray(values), order, axis=axis)
     return values
 
 
@@ -185,7 +197,7 @@ def move_logits(spec, logits, order, leading):
     for name, values in logits.items():
         moved[name] = move(spec[name], values, order, leading)
         if spec[name].kind in (Kind.POINTER, Kind.PERMUTATION_POINTER):
-            moved[name] = jnp.take(moved[name], order, axis=-1)
+            moved[name] = np.take(moved[name], order, axis=-1)
     return moved
 
 
@@ -195,7 +207,7 @@ def assert_close(ours, expected, tolerance=TOLERANCE):
 
 def predictions_of(sample, logits, lengths):
     """The outputs of one sample, and its hints at the steps that it has."""
-    outputs, hints = logits
+    outputs, hints = as_numpy(logits)
     steps = max(1, int(lengths[sample]) - 1)
     hints = {name: values[:steps, sample] for name, values in hints.items()}
     return {name: values[sample] for name, values in outputs.items()}, hints
@@ -207,15 +219,16 @@ def test_gradients_are_finite_and_right(subject):
     assert np.isfinite(loss)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
     rng = np.random.default_rng(5)
-    direction = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), subject.reasoner)
-    slope = sum(jnp.vdot(g, d) for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
+    direction = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), subject.reasoner)
+    slope = sum(np.vdot(g, d) for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
+
+    def loss_along(by):
+        moved = jax.tree.map(lambda p, d: np.asarray(p) + by * d, subject.reasoner, direction)
+        return float(subject.run(on_device(moved), subject.batch)[0])
+
     quotient = np.nan
     for step in (1e-6, 1e-7, 1e-8):  # where a maximum or a ReLU bends within a step, a shorter one tells
-        ahead, behind = (
-            subject.run(jax.tree.map(lambda p, d, by=by: p + by * d, subject.reasoner, direction), subject.batch)[0]
-            for by in (step, -step)
-        )
-        quotient = (ahead - behind) / (2 * step)
+        quotient = (loss_along(step) - loss_along(-step)) / (2 * step)
         if np.isclose(quotient, slope, rtol=1e-5, atol=1e-6):
             break
     np.testing.assert_allclose(quotient, slope, rtol=1e-5, atol=1e-6)
@@ -233,12 +246,12 @@ def test_relabelling_permutes_the_predictions(subject):
 
 def test_padding_in_time_is_not_read(subject):
     """Hints beyond a sample's length may hold anything."""
-    beyond = jnp.arange(subject.batch.num_steps + 1)[:, None] >= subject.batch.lengths
+    beyond = np.arange(subject.batch.num_steps + 1)[:, None] >= np.asarray(subject.batch.lengths)
     hints = {
-        name: jnp.where(beyond.reshape(*beyond.shape, *(1,) * (values.ndim - 2)), values[:1, ::-1], values)
-        for name, values in subject.batch.hints.items()
+        name: np.where(beyond.reshape(*beyond.shape, *(1,) * (values.ndim - 2)), values[:1, ::-1], values)
+        for name, values in as_numpy(subject.batch.hints).items()
     }
-    filled = eqx.tree_at(lambda batch: batch.hints, subject.batch, hints)
+    filled = eqx.tree_at(lambda batch: batch.hints, subject.batch, on_device(hints))
     assert_close(subject.run(subject.reasoner, filled), subject.result)
 
 
@@ -246,7 +259,7 @@ def test_samples_do_not_read_each_other(subject):
     """Another sample in place of the longest one changes nothing for the others, though the loop ends earlier."""
 
     def replace(values, axis):
-        return jnp.take(values, jnp.array([0, 1, 0]), axis=axis)
+        return jnp.asarray(np.take(np.asarray(values), [0, 1, 0], axis=axis))
 
     batch = subject.batch
     other = DeviceBatch(
@@ -267,6 +280,10 @@ def test_no_second_compilation(subject):
     assert len(subject.traces) == 1
 
 
+def stack(trees):
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
+
+
 @pytest.mark.parametrize("pair", VMAPPED, ids="-".join)
 def test_a_padded_seed_in_a_vmap_equals_the_seed_alone(pair):
     """Two seeds with their own data, padded in time, against each of them alone and without padding."""
@@ -275,11 +292,11 @@ def test_a_padded_seed_in_a_vmap_equals_the_seed_alone(pair):
     first = make_batch(algorithm)
     batches = [first, relabel(first, np.random.default_rng(8).permutation(first.num_nodes))]
     alone = eqx.filter_jit(evaluate)
-    num_steps = jnp.max(first.lengths) - 1
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *reasoners)
-    padded = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pad_in_time(batch, PADDING) for batch in batches))
+    num_steps = jnp.asarray(np.max(np.asarray(first.lengths)) - 1)
+    stacked = stack(reasoners)
+    padded = stack([pad_in_time(batch, PADDING) for batch in batches])
     together = eqx.filter_jit(eqx.filter_vmap(evaluate, in_axes=(0, 0, None)))(stacked, padded, num_steps)
     for seed in (0, 1):
-        loss, (outputs, hints), gradient = jax.tree.map(lambda leaf, seed=seed: leaf[seed], together)
+        loss, (outputs, hints), gradient = jax.tree.map(lambda leaf, seed=seed: leaf[seed], as_numpy(together))
         hints = {name: values[: first.num_steps] for name, values in hints.items()}
         assert_close((loss, (outputs, hints), gradient), alone(reasoners[seed], batches[seed]))

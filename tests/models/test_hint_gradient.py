@@ -16,7 +16,7 @@ def test_two_steps_are_halfway_between_all_and_nothing():
     """With two steps hints are fed back once, so the gradient is linear in the factor."""
     batch = DeviceBatch.of(narkit.sample("matrix_chain_order", size=4, batch_size=2, seed=0))
     assert batch.num_steps == 2
-    reasoner = narkit.Reasoner("matrix_chain_order", "team", hidden_size=4, key=jax.random.key(0))
+    reasoner = narkit.Reasoner("matrix_chain_order", "mpnn", hidden_size=4, key=jax.random.key(0))
 
     @eqx.filter_jit
     def value_and_gradient(factor):

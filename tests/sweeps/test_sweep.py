@@ -165,6 +165,7 @@ def test_a_failed_cell_is_reported_and_retried_on_request(whole: Path, tiny_cell
     assert directory.state(bfs) is State.FINISHED
 
 
+@pytest.mark.usefixtures("kept_programs")
 def test_a_budget_ends_with_everything_saved(
     whole: Path, tiny_cells: TinyCells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +202,7 @@ def test_no_cell_is_begun_that_does_not_fit(whole: Path, tiny_cells: TinyCells, 
     assert len(list(tmp_path.rglob("*.json"))) == 1
 
 
+@pytest.mark.usefixtures("kept_programs")
 def test_a_full_disk_at_the_last_moment(
     whole: Path, tiny_cells: TinyCells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

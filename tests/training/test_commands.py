@@ -25,6 +25,7 @@ from narkit.training.trainer import Trainer
 Tiny = Callable[..., narkit.TrainConfig]
 Curves = dict[str, list[tuple[int, float]]]
 
+pytestmark = pytest.mark.usefixtures("kept_programs")
 # The configuration of `tiny`, so that no further program is compiled.
 OPTIONS = [
     *("--algorithm", "bfs", "--processor", "mpnn", "--seeds", "2", "--preset", "quick", "--steps", "10"),

@@ -25,6 +25,7 @@ from narkit.training.trainer import Trainer
 
 from ..killing import Experiment, Starter, folder_of, kill_many_times
 
+pytestmark = pytest.mark.usefixtures("kept_programs")
 SOURCE = Path(__file__).parents[2] / "src"
 # Where a read or write fails, Orbax leaves the others that it had begun without an event loop to end in.
 LOOSE_ENDS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

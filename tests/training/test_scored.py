@@ -68,6 +68,7 @@ def test_records_are_checked(record: RunRecord, tmp_path: Path) -> None:
     assert list(check_record(RunRecord.load(tmp_path))) == ["scored: expected the sets ['large'], got []"]
 
 
+@pytest.mark.usefixtures("kept_programs")
 def test_what_was_scored_before_a_kill_is_not_scored_again(tiny: Tiny, tmp_path: Path, monkeypatch) -> None:
     """A run that stops after its first set has been scored goes on with the second."""
     config = tiny(scored=(LARGE, Validation("larger", 10, 2, "benchmark", seed=1000, selects=False)))

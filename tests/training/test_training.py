@@ -170,6 +170,7 @@ def test_gradients_are_clipped_by_their_norm(tiny: Tiny) -> None:
     np.testing.assert_allclose(clipped, 1e-4 * whole / norms, rtol=1e-4, atol=1e-9)
 
 
+@pytest.mark.usefixtures("kept_programs")
 def test_a_diverged_seed_stops_and_others_go_on(tiny: Tiny) -> None:
     config = tiny()
     healthy, sick = trained(config), Trainer(config, threads=2)
