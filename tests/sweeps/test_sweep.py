@@ -249,8 +249,13 @@ def test_a_claim_excludes_others(tiny_cells: TinyCells, tmp_path: Path) -> None:
     claim.release()
     again = directory.claim(cell)
     assert again is not None
+    parts = [tmp_path / "mpnn" / name for name in (".minimum.safetensors.a1.part", ".bfs.safetensors.a2.part")]
+    parts[0].parent.mkdir()
+    for part in parts:
+        part.touch()
     again.finish()
     assert directory.state(cell) is State.LEFT
+    assert [part.exists() for part in parts] == [False, True]  # what a killed process left of this cell is gone
 
 
 # Records.

@@ -62,6 +62,17 @@ def test_mistakes_in_validations_are_named(values: tuple, message: str) -> None:
         Validation(*values)
 
 
+def test_a_processor_that_cannot_be_made_fails_where_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it ends one cell of a sweep, and not all."""
+
+    class Broken(narkit.PROCESSORS["mpnn"]):
+        def __init__(self, hidden_size: int, *, key: Any):
+            raise ValueError("made to fail")
+
+    monkeypatch.setitem(narkit.PROCESSORS, "broken", Broken)
+    assert narkit.TrainConfig("bfs", processor="broken").processor == "broken"
+
+
 def test_unknown_options_name_the_nearest() -> None:
     with pytest.raises(ValueError, match="no training option is named 'step'; did you mean 'steps'"):
         narkit.TrainConfig.from_json({"algorithms": ["bfs"], "step": 3})

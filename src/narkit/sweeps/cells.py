@@ -238,6 +238,9 @@ class Claim:
         """Removes what a finished cell no longer needs, and at last the lock itself."""
         shutil.rmtree(self._directory.run(self._cell), ignore_errors=True)
         self._directory.forget_failure(self._cell)
+        record = self._directory.record(self._cell)
+        for part in record.parent.glob(f".{record.stem}.*.part"):  # of a process that was killed while it wrote
+            part.unlink(missing_ok=True)
         Path(self._file.name).unlink(missing_ok=True)
         self._file.close()
         with contextlib.suppress(OSError):  # others are still at work

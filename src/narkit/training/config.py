@@ -7,7 +7,7 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,7 +157,12 @@ class TrainConfig:
 
     def _check_sizes(self) -> None:
         # Parameters of every seed, in float32, with their gradient and their two moments.
-        size = _processor_size(self.processor, json.dumps(self.processor_options), self.hidden_size)
+        try:
+            size = _processor_size(PROCESSORS[self.processor], json.dumps(self.processor_options), self.hidden_size)
+        except Exception:
+            if self.processor_options:  # which it refuses
+                raise
+            size = 0  # it fails where it is made
         needed = 16.0 * size * len(self.seeds)
         check_memory(f"networks of width {self.hidden_size}", needed, "choose a smaller hidden_size or fewer seeds")
         for name in self.algorithms:
@@ -249,9 +254,9 @@ def _check_processor_options(processor: str, options: Mapping[str, Any]) -> None
 
 
 @functools.cache
-def _processor_size(processor: str, options: str, hidden_size: int) -> int:
+def _processor_size(processor: Callable[..., Any], options: str, hidden_size: int) -> int:
     """How many parameters a processor has. It is made in shapes only, and raises where none can be made."""
-    factory = functools.partial(PROCESSORS[processor], **json.loads(options))
+    factory = functools.partial(processor, **json.loads(options))
     skeleton = eqx.filter_eval_shape(
         lambda key: make_processor(factory, hidden_size, key=key), jax.eval_shape(jax.random.key, 0)
     )
