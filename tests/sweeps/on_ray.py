@@ -24,7 +24,7 @@ PATIENCE = {
     "agent_register_timeout_ms": 300_000,
     "worker_register_timeout_seconds": 300,
 }
-LONG = {"steps": 300, "validate_every": 10}  # long enough to be disturbed
+LONG = {"steps": 900, "validate_every": 30}  # long enough to be disturbed
 
 
 @pytest.fixture(scope="module")

@@ -210,8 +210,10 @@ class RunRecord:
             raise RunDirectoryError(f"{file}: expected a whole JSON file: {error}") from None
         except KeyError as error:
             raise RunDirectoryError(f"{file}: a part of the record misses {error}") from None
-        except (ValueError, TypeError, AttributeError) as error:
+        except RunDirectoryError as error:
             raise RunDirectoryError(f"{file}: {error}") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RunDirectoryError(f"{file}: expected a record as narkit writes it: {error}") from None
         return dataclasses.replace(record, _directory=file.parent)
 
 
