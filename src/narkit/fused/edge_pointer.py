@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel
-from narkit.fused.pointer import PointerWeights, _operands, side_by_side
+from narkit.fused.pointer import PointerWeights, _operands, at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
@@ -127,7 +127,7 @@ def _backward(columns, saved, d_logits):
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1].sum(keepdims=True))
     parts = {columns[0]: d_first, columns[1]: _sum_of_groups(d_second), columns[2]: _sum_of_groups(d_third)}
-    return side_by_side(parts, width), d_edges, d_weights
+    return at_columns(parts, width), d_edges, d_weights
 
 
 def _sum_of_groups(partial: Array) -> Array:

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from narkit.fused.launch import Kernel
 from narkit.fused.narrow_latents import NarrowLatents
-from narkit.fused.pointer import Options, side_by_side
+from narkit.fused.pointer import Options, at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import frozen
 from narkit.loops.deferred_gradients import SAVED, STACKED
@@ -188,7 +188,7 @@ def _backward(options, saved, cotangents):
     d_weights = LatentPointerWeights(
         of_pointer[:-3], of_pointer[-3], d_latent, of_pointer[-2], of_pointer[-1, :1], no_gradient
     )
-    d_nodes = side_by_side({options.first: d_first.sum(1), options.second: d_second.sum(1)}, width)
+    d_nodes = at_columns({options.first: d_first.sum(1), options.second: d_second.sum(1)}, width)
     return d_nodes, d_scalars, NarrowLatents(d_features, of_latents[:-1], of_latents[-1]), d_weights
 
 

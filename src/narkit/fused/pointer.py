@@ -134,11 +134,11 @@ def _backward(options, saved, cotangents):
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1, :1])
-    d_nodes = side_by_side({options.first: d_first, options.second: d_second}, width)
+    d_nodes = at_columns({options.first: d_first, options.second: d_second}, width)
     return d_nodes, d_edges, d_weights
 
 
-def side_by_side(parts: dict[int, Array], width: int) -> Array:
+def at_columns(parts: dict[int, Array], width: int) -> Array:
     """Parts of H columns that begin where their keys say, and zeros elsewhere."""
     pieces, at = [], 0
     shape = next(iter(parts.values())).shape[:-1]
