@@ -136,7 +136,7 @@ def test_configuration_files_are_checked_too(content: str, tmp_path: Path) -> No
 
 
 def test_an_edited_configuration_is_noticed(tmp_path: Path) -> None:
-    config, file = TrainConfig("bfs"), tmp_path / "config.json"
+    config, file = TrainConfig(("bfs",)), tmp_path / "config.json"
     RunDirectory(tmp_path).create(config)
     assert RunDirectory(tmp_path).config() == config
     values = json.loads(file.read_text())

@@ -65,12 +65,11 @@ def test_mistakes_in_validations_are_named(values: tuple, message: str) -> None:
 def test_a_processor_that_cannot_be_made_fails_where_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that it ends one cell of a sweep, and not all."""
 
-    class Broken(narkit.PROCESSORS["mpnn"]):
-        def __init__(self, hidden_size: int, *, key: Any):
-            raise ValueError("made to fail")
+    def broken(hidden_size: int, *, key: Any) -> Any:
+        raise ValueError("made to fail")
 
-    monkeypatch.setitem(narkit.PROCESSORS, "broken", Broken)
-    assert narkit.TrainConfig("bfs", processor="broken").processor == "broken"
+    monkeypatch.setitem(narkit.PROCESSORS, "broken", broken)
+    assert narkit.TrainConfig(("bfs",), processor="broken").processor == "broken"
 
 
 def test_unknown_options_name_the_nearest() -> None:
