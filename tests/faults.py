@@ -230,7 +230,7 @@ FAULTS: list[Fault] = [
     *_faults(
         "report/statistics.py",
         "tests/report/test_statistics.py::test_welch_is_scipys",
-        ("statistics: the spread of a population", "np.var(a, ddof=1) / len(a)", "np.var(a, ddof=0) / len(a)"),
+        ("statistics: the spread of a population", "np.std(a, ddof=1), len(a)", "np.std(a, ddof=0), len(a)"),
     ),
     # Data.
     *_faults(
