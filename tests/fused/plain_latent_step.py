@@ -202,7 +202,7 @@ def assert_equal_to_plain(seeds: int, samples: int, case: Case, device: Any, fli
     with jax.default_matmul_precision("highest"):
         results, gradients, senders = by_kernels(problem, cotangent)
         expected, expected_gradients, missed = by_formulas(*jax.device_put((problem, cotangent, senders), device))
-    assert float(missed.max()) < NEARLY_EQUAL * (2 if flips else 1)  # two such operands can meet
+    assert float(missed.max()) < NEARLY_EQUAL, f"a message that counts is {missed.max():.4f} below the highest"
     ours, theirs = (results, gradients), (expected, expected_gradients)
     paths = jax.tree_util.tree_leaves_with_path(theirs)
     differences = {

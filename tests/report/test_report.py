@@ -108,7 +108,7 @@ def test_the_page_needs_nothing_else(written: Path) -> None:
 def test_the_page_begins_with_what_was_found(written: Path) -> None:
     words = " ".join("".join(Page((written / "index.html").read_text()).words).split())
     beginning, end = words.split("Every system on every algorithm")
-    assert "highest so far" in beginning and "rows agree with the published ones" in beginning
+    assert "Highest so far" in beginning and "rows agree with the published ones" in beginning
     assert "1 seed diverged: team on dfs" in beginning and "1 record was left out" in beginning
     assert "0123456789ab" not in beginning and "0123456789ab" in end  # commits come last
     assert end.index("Provenance") < end.index("0123456789ab")

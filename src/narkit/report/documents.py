@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 
 from narkit.report import paper, tables
-from narkit.report.grid import ColumnScores, Grid, average
-from narkit.report.provenance import cells_left, cells_wanted, origin, remarks
+from narkit.report.grid import ColumnScores, Grid
+from narkit.report.provenance import cells_left, cells_wanted, origin, remarks, so_far
 from narkit.report.rendering import Entry, Heading, Number, Table, TableRow, bullets, markdown, text
 from narkit.sweeps.systems import System
 
@@ -67,30 +67,14 @@ def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
     if len(averages) > 1:
         best, average = max(averages, key=lambda pair: pair[1].mean)
         sentences.append(f"Found: {best.title} is best, with {average.mean:.2f}.")
-    sentences += _so_far(grid, columns, [column for column, _ in averages])
+    complete = [column for column, _ in averages]
+    partial = [column for column in columns if grid.column(column).runs and column not in complete]
+    sentences += [f"So far {so_far(grid, column, complete)}" for column in partial if complete]
     if reached:
         sentences.append(f"Reproduced, or better: {', '.join(reached)}.")
     if missed:
         sentences.append(f"Not reproduced: {', '.join(missed)}.")
     return [" ".join(sentences)]
-
-
-def _so_far(grid: Grid, columns: Sequence[System], complete: Sequence[System]) -> list[str]:
-    """For every column that was run in part, the complete one that is best on its algorithms."""
-    sentences = []
-    for partial in columns:
-        names = list(grid.column(partial).runs)
-        if not names or not complete or partial in complete:
-            continue
-        runs = {column.title: grid.column(column).runs for column in (partial, *complete)}
-        means = {title: average([found[name] for name in names]).mean for title, found in runs.items()}
-        ours = means.pop(partial.title)
-        best = max(means, key=means.__getitem__)
-        sentences.append(
-            f"So far {partial.title} has {ours:.2f} on average over the {len(names)} algorithms that it was run on, "
-            f"where {best}, the best of the others there, has {means[best]:.2f}."
-        )
-    return sentences
 
 
 def results_part(grid: Grid) -> str:

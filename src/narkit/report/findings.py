@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from narkit.report import paper
 from narkit.report.grid import Grid
+from narkit.report.provenance import so_far
 from narkit.report.published import algorithm_scores
 from narkit.report.rendering import text
 from narkit.report.reproduction import agreements
@@ -61,13 +62,13 @@ def _best(grid: Grid, systems: list[System]) -> System:
 
 def _averages(grid: Grid, best: System) -> list[str]:
     scores = grid.column(best)
-    average = scores.average()
-    if average is None:
-        part = scores.average_of_those_run()
-        return [f"{best.title} is highest so far: {text(part)} over the {len(scores.runs)} algorithms that were run."]
+    found = scores.average()
+    if found is None:
+        complete = [system for system in grid.columns if grid.column(system).average() is not None]
+        return [f"Highest so far: {so_far(grid, best, complete)}"]
     published = published_average(best, paper.labels())
     beside = f"; published: {published.mean:.2f}" if published else ""
-    return [f"{best.title} is highest: {text(average)} on average over the thirty algorithms{beside}."]
+    return [f"{best.title} is highest: {text(found)} on average over the thirty algorithms{beside}."]
 
 
 def _agreement(grid: Grid, systems: list[System]) -> list[str]:

@@ -1,12 +1,14 @@
-"""What stands beside the tables of a report: where the records come from, which were left out, which seeds diverged."""
+"""What stands beside the tables of a report: where the records come from, which were left out, which seeds
+diverged, and what a part of a column has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from narkit.report import paper
-from narkit.report.grid import Grid
+from narkit.report.grid import Grid, average
 from narkit.report.published import algorithm_scores
+from narkit.report.rendering import text
 from narkit.sweeps.systems import System, trainings
 
 
@@ -59,3 +61,15 @@ def _published(grid: Grid) -> list[System]:
 
 def _listed(words: Iterable[str]) -> str:
     return ", ".join(sorted(set(words)))
+
+
+def so_far(grid: Grid, partial: System, complete: Sequence[System]) -> str:
+    """What a system that was run in part has, beside the complete one that is best on the same algorithms."""
+    names = list(grid.column(partial).runs)
+    score = text(grid.column(partial).average_of_those_run())
+    ours = f"{partial.title} has {score} on average over the {len(names)} algorithms that it was run on"
+    means = {other.title: average([grid.column(other).runs[name] for name in names]).mean for other in complete}
+    if not means:
+        return f"{ours}."
+    best = max(means, key=means.__getitem__)
+    return f"{ours}, where {best}, the best of the others there, has {means[best]:.2f}."

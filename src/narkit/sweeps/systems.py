@@ -142,10 +142,12 @@ SYSTEMS = Systems(
         System("mpnn", "MPNN", "mpnn", preset="clrs2022", rule="id", published="mpnn"),
         System("pgn", "PGN", "pgn", preset="clrs2022", rule="id", published="pgn"),
         System(
-            *("triplet_gmpnn", "Triplet-GMPNN", "triplet_gmpnn"), rule="id", published="triplet_gmpnn", colour="#009E73"
+            "triplet_gmpnn", "Triplet-GMPNN", "triplet_gmpnn", rule="id", published="triplet_gmpnn", colour="#009E73"
         ),
         System(
-            *("triplet_gmpnn_ood_val", "Triplet-GMPNN + OOD val", "triplet_gmpnn"),
+            "triplet_gmpnn_ood_val",
+            "Triplet-GMPNN + OOD val",
+            "triplet_gmpnn",
             published="triplet_gmpnn_ood_val",
             trained_as="triplet_gmpnn",
             colour="#D55E00",
@@ -155,14 +157,18 @@ SYSTEMS = Systems(
         # number of parameters; the baseline by the recipe of TEAM+, with its usual interfaces; TEAM+; and TEAM+ with
         # hand-made features, apart from it.
         System(
-            *("team_second_reading", "TEAM, second reading", "team"),
+            "team_second_reading",
+            "TEAM, second reading",
+            "team",
             options={"reads": "both", "residual": True, "norm": True, "gated": False},
             colour="#56B4E9",
         ),
-        System(*("triplet_gmpnn_plus", "Triplet-GMPNN, recipe of TEAM+", "triplet_gmpnn"), **_PLUS, colour="#E69F00"),
+        System("triplet_gmpnn_plus", "Triplet-GMPNN, recipe of TEAM+", "triplet_gmpnn", **_PLUS, colour="#E69F00"),
         System("team_plus", "TEAM+", "team_plus", settings=_INTERFACES, **_PLUS, colour="#CC79A7"),
         System(
-            *("team_plus_comparisons", "TEAM+ with comparisons", "team_plus"),
+            "team_plus_comparisons",
+            "TEAM+ with comparisons",
+            "team_plus",
             settings={**_INTERFACES, "comparisons": True},
             **_PLUS,
             colour="#999999",
