@@ -1,7 +1,8 @@
 """Writes the tables of docs/beyond.md from what lies in results/development: `python benchmarks/development/tables.py`.
 
 There are lines that the scripts here wrote, and records of the preset `development` that `narkit sweep --preset
-development --out results/development/ARM` wrote, where ARM is what the arm is called here.
+development --out results/development/ARM` wrote, where ARM is what the arm is called here. Those in the folder
+`ablation` are of the systems of `ablation.py`.
 
 `--check` writes nothing and fails if the document is not what the results say.
 """
@@ -25,6 +26,8 @@ COLUMNS = {
 FOLDER = ROOT / "results" / "development"
 RULES = {"sel_raw": "ood", "sel_average": "ood_average", "last_a9": "last_average"}  # what the columns are in records
 INSTANCES = "dev"  # the set that development runs are scored on
+ABLATION = "ablation"  # the folder of the ablation
+WHOLE = "team_plus"  # the system that nothing was taken out of
 
 
 def lines(pattern: str) -> list[dict]:
@@ -32,7 +35,8 @@ def lines(pattern: str) -> list[dict]:
 
 
 def records() -> list[dict]:
-    return [of_record(path) for path in sorted(FOLDER.glob("*/*/*.json"))]
+    paths = sorted(FOLDER.glob("*/*/*.json"))
+    return [of_record(path) for path in paths if path.parts[-3] != ABLATION]
 
 
 def of_record(path: Path) -> dict:
@@ -70,6 +74,24 @@ def development_runs() -> str:
         rest = [largest, f"{seconds:.0f}"]
         rows.append([line["algorithm"], f"`{line['arm']}`", str(line["steps"]), *scores, *rest])
     return table(head, rows)
+
+
+def ablation() -> str:
+    """What each system of the ablation has at size 64 by the rule of the column, and how far it is from TEAM+."""
+    arms: dict[str, dict[str, list[float]]] = {}
+    for path in sorted((FOLDER / ABLATION).glob("*/*.json")):
+        arms.setdefault(path.parts[-2], {})[path.stem] = of_record(path)["score"]["sel_average"]
+    whole = arms.pop(WHOLE, {})
+    if not whole:
+        return "It has not been run.\n"
+    names = list(whole)
+    rows = [[f"`{WHOLE}`", "", *(cell(whole[name]) for name in names)]]
+    for arm, scores in sorted(arms.items()):
+        both = [name for name in names if name in scores]
+        gained = statistics.mean(statistics.mean(scores[name]) - statistics.mean(whole[name]) for name in both)
+        cells = (cell(scores[name]) if name in scores else "" for name in names)
+        rows.append([f"`{arm}`", f"{gained:+.1f} over {len(both)}", *cells])
+    return table(["system", "difference", *names], rows)
 
 
 def runs_of_protocols() -> str:
@@ -142,6 +164,7 @@ def main() -> int:
     written = between_marks(text, "development runs", development_runs())
     written = between_marks(written, "runs of protocols", runs_of_protocols())
     written = between_marks(written, "column of TEAM+", column_of_team_plus())
+    written = between_marks(written, "ablation", ablation())
     if "--check" in sys.argv:
         return 0 if written == text else 1
     DOCUMENT.write_text(written)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import narkit
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "benchmarks" / "development"
 
@@ -32,3 +34,35 @@ def test_records_are_lines_of_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "FOLDER", tmp_path)
     row = "| bfs | `one_direction` | 2000 | 60.0 ± 14.1 (2) | 60.0 ± 14.1 (2) | 60.0 ± 14.1 (2) |  |  | 6 |"
     assert row in tables.development_runs()
+
+
+def test_the_ablation_is_a_table_of_systems(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    tables = importlib.import_module("tables")
+    monkeypatch.setattr(tables, "FOLDER", tmp_path)
+    assert tables.ablation() == "It has not been run.\n"
+    for system, score in (("team_plus", 0.9), ("without_scale", 0.7)):
+        scores = {key: [{"score": score}, {"score": score}] for key in ("ood", "ood_average", "last_average")}
+        timings = dict.fromkeys(("compiling", "training", "validating"), 2.0)
+        path = tmp_path / "ablation" / system / "bfs.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"scored": {"dev": {"bfs": scores}}, "steps": 4000, "timings": timings}))
+    assert "| `without_scale` | -20.0 over 1 | 70.0 ± 0.0 (2) |" in tables.ablation()
+    assert "`ablation`" not in tables.development_runs()
+
+
+def test_every_system_of_the_ablation_differs_in_one_option(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    systems = importlib.import_module("ablation")
+    try:
+        whole = systems.WHOLE.config("bfs")
+        for system in (*systems.ARMS.values(), systems.COPYING):
+            config = system.config("bfs")
+            differing = [name for name, value in vars(config).items() if value != getattr(whole, name)]
+            options = dict(config.processor_options)
+            assert differing == (["processor_options"] if options else differing[:1]) and len(options) <= 1
+            assert system.under("development").config("bfs").seeds == (100, 101, 102)
+    finally:
+        for system in (*systems.ARMS.values(), systems.COPYING):
+            narkit.SYSTEMS.pop(system.name)
+        sys.modules.pop("ablation")

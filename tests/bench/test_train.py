@@ -104,11 +104,14 @@ def test_a_preset_gives_the_settings_of_a_step(stored: Path) -> None:
     plus = BenchOptions(("bfs",), preset="plus").config("team", "bfs")
     assert plus.averages and plus.skipped_steps == 50 and plus.hint_gradient == 0.5
     assert BenchOptions(("bfs",)).config("team", "bfs").unrolling == TrainConfig(("bfs",)).unrolling
+    further = BenchOptions(("bfs",), preset="plus", settings={"hint_gradient": 0.7}).config("team", "bfs")
+    assert further.averages and further.hint_gradient == 0.7
     record = BenchRecord.from_json(stored.read_text())
     assert record.preset == "paper" and "preset" not in as_markdown(record)
+    assert "hint_gradient = 0.7" in as_markdown(dataclasses.replace(record, settings={"hint_gradient": 0.7}))
     assert "settings of the preset plus" in as_markdown(dataclasses.replace(record, preset="plus"))
     older = json.loads(stored.read_text())
-    del older["preset"]  # as in records from before there was a choice
+    del older["preset"], older["settings"]  # as in records from before there was a choice
     path = stored.with_name("older.json")
     path.write_text(json.dumps(older))
     assert bench(*SMALL, "--budget", "0", "--out", str(path), "--append").exit_code == 0
@@ -131,6 +134,7 @@ def test_without_out_nothing_is_written(tmp_path: Path, monkeypatch: pytest.Monk
         ("batch_size", 2, ["--batch-size", "3"], "batch_size 2; this would be batch_size 3"),
         ("num_seeds", 2, ["--seeds", "1"], "num_seeds 2; this would be num_seeds 1"),
         ("preset", "paper", ["--preset", "plus"], "preset paper; this would be preset plus"),
+        ("settings", {"average": 0.9}, [], "settings {'average': 0.9}; this would be settings {}"),
     ],
 )
 def test_other_measurements_are_not_replaced(
@@ -179,6 +183,9 @@ def test_a_spent_budget_leaves_a_record(tmp_path: Path) -> None:
         (["--append"], "expected --out with it"),
         (["--preset", "clrs2020"], "did you mean 'clrs2022'"),
         (["--processor", "team", "--plain", "--preset", "plus"], "expected --plain or this, got both"),
+        (["--processor", "team", "--plain", "--set", "average=0.9"], "expected --plain or this, got both"),
+        (["--set", "sizes=4"], "expected sizes by an option of its own"),
+        (["--set", "edge_pointer=lossless"], "did you mean 'edge_pointers'"),
         (["--every-algorithm"], "expected --algorithm or this, got both"),
         (["--no-evaluation"], "expected --every-algorithm with it"),
     ],

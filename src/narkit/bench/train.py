@@ -6,8 +6,9 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import numpy as np
@@ -50,21 +51,19 @@ class BenchOptions:
     threads: int = min(16, os.cpu_count() or 1)
     together: int = 1  # of how many algorithms programs are compiled at the same time
     budget: float | None = None  # seconds
+    settings: Mapping[str, Any] = field(default_factory=dict)  # other options of `TrainConfig`
 
     def sizes_of(self, algorithm: str) -> tuple[int, ...]:
         """Those of the sizes that training on an algorithm takes."""
         return ALGORITHMS[algorithm].training_sizes(self.sizes)
 
     def config(self, processor: str, algorithm: str) -> TrainConfig:
-        return TrainConfig(
-            (algorithm,),
-            processor,
-            hidden_size=self.hidden_size,
-            seeds=range(self.num_seeds),  # type: ignore[arg-type]
-            sizes=self.sizes,
-            batch_size=self.batch_size,
-            **{name: value for name, value in PRESETS[self.preset].items() if name in STEP_SETTINGS},
-        )
+        of_step = {name: value for name, value in PRESETS[self.preset].items() if name in STEP_SETTINGS}
+        own = {
+            "algorithms": (algorithm,), "processor": processor, "hidden_size": self.hidden_size,
+            "seeds": range(self.num_seeds), "sizes": self.sizes, "batch_size": self.batch_size,
+        }  # fmt: skip
+        return TrainConfig.from_json({**of_step, **self.settings, **own})
 
 
 def new_record(options: BenchOptions) -> BenchRecord:
@@ -73,6 +72,7 @@ def new_record(options: BenchOptions) -> BenchRecord:
         backend=jax.default_backend(),
         sizes=list(options.sizes),
         **{name: getattr(options, name) for name in ("hidden_size", "batch_size", "num_seeds", "preset")},
+        settings=dict(options.settings),
         compilation_cache=jax.config.jax_compilation_cache_dir is not None,  # type: ignore[attr-defined]
         **machine.circumstances(*PACKAGES),
     )
@@ -160,7 +160,9 @@ def measure_size(prepared: Prepared, job: Job, steps: int) -> Measurement:
     paths = {"all": "plain"}
     if isinstance(training_step, NarkitStep):
         config = training_step.config
-        paths = fused.report_paths(config.algorithms[0], config.processor, num_nodes, config.hidden_size)
+        paths = fused.report_paths(
+            config.algorithms[0], config.processor, num_nodes, config.hidden_size, config.edge_pointers
+        )
     return Measurement(
         *prepared.network,
         size=job.size,

@@ -111,6 +111,7 @@ class BenchRecord:
     evaluations: list[EvaluationTime] = field(default_factory=list)
     failures: list[FailedMeasurement] = field(default_factory=list)
     preset: str = DEFAULT_PRESET
+    settings: dict[str, Any] = field(default_factory=dict)  # that differ from the preset's
     schema: int = SCHEMA
 
     def has(self, implementation: str, processor: str, algorithm: str, sizes: Iterable[int]) -> bool:

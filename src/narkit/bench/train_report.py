@@ -113,6 +113,7 @@ def circumstances(record: BenchRecord) -> list[str]:
     memory = "the device does not report its peak memory" if peak is None else f"peak memory {peak / 1e9:.2f} GB"
     cache = "on" if record.compilation_cache else "off"
     preset = "" if record.preset == DEFAULT_PRESET else f"settings of the preset {record.preset}, "
+    preset += "".join(f"{name} = {value}, " for name, value in record.settings.items())
     commits = ", ".join(dict.fromkeys(cell.commit for cell in record.cells)) or record.commit
     lines = [
         f"{record.device} ({record.backend}), {record.num_seeds} seeds as one program, batch {record.batch_size}, "

@@ -14,6 +14,9 @@ from narkit.cli.help import examples
 # What `bench train --reference-python` takes; the rest of that comparison is fixed.
 COMPARED = ("reference_python", "processor", "steps", "hidden_size", "batch_size", "out")
 
+# What `bench train` says by itself, and `--set` cannot.
+ITS_OWN = frozenset(("algorithms", "processor", "sizes", "seeds", "hidden_size", "batch_size"))
+
 app = typer.Typer()
 
 
@@ -24,6 +27,7 @@ app = typer.Typer()
         "narkit bench train --algorithm bfs --processor team --sizes 7,16 --plain --profile traces",
         "narkit bench train --every-algorithm --processor team --steps 100 --budget 540 --out all --append",
         "narkit bench train --processor mpnn,pgn --preset clrs2022 --sizes 16 --seeds 3",
+        "narkit bench train --algorithm optimal_bst --processor team_plus --preset plus --set edge_pointers=lossless",
         "narkit bench train --reference-python oracle/bin/python --steps 30 --out benchmarks/train_cpu",
     ),
 )
@@ -37,6 +41,7 @@ def bench_train(
     hidden_size: Annotated[int, typer.Option(min=1, help="Width of the networks.")] = 128,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per step and seed.")] = 32,
     preset: Annotated[str, typer.Option(help="The preset whose settings of a step are measured.")] = "paper",
+    settings: choices.Settings = None,
     out: choices.OutFiles = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Leave traces here and print the kernels that take longest.")
@@ -64,11 +69,16 @@ def bench_train(
     from narkit.bench.train import BenchOptions
     from narkit.cli import bench_train_run as command
     from narkit.models.processors import PROCESSORS
+    from narkit.training.config import parse_settings
     from narkit.training.presets import PRESETS
 
     processors = [one_of("processor", name.strip(), PROCESSORS) for name in processor.split(",")]
     one_of("preset", preset, PRESETS)
     _refuse_without_effect(given_options(context), processors)
+    with mistakes():
+        chosen = parse_settings(settings or [])
+    for name in ITS_OWN.intersection(chosen):
+        refuse("--set", f"expected {name} by an option of its own here, see narkit bench train --help")
     names = choices.comma_separated_algorithms(None if every_algorithm else algorithm)
     if reference_python is not None:
         with plain_errors("--reference-python"):
@@ -86,6 +96,7 @@ def bench_train(
         hidden_size=hidden_size,
         batch_size=batch_size,
         preset=preset,
+        settings=chosen,
         plain=plain,
         evaluation=evaluation,
         threads=threads,
@@ -118,5 +129,9 @@ def _refuse_without_effect(given: dict[str, str], processors: list[str]) -> None
             f"expected team among the processors, got {', '.join(processors)}: only TEAM is written out in plain JAX; "
             "add it to --processor, or leave this out",
         )
-    if "plain" in given and "preset" in given:
-        refuse("--preset", "expected --plain or this, got both: TEAM in plain JAX has the settings of the preset paper")
+    for option in ("preset", "settings"):
+        if "plain" in given and option in given:
+            refuse(
+                given[option],
+                "expected --plain or this, got both: TEAM in plain JAX has the settings of the preset paper",
+            )

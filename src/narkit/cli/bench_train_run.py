@@ -20,7 +20,7 @@ from narkit.cli.choices import plain_errors, store
 from narkit.printing import print_line
 
 # What the measurements of a record share.
-SETTINGS = ("device", "sizes", "hidden_size", "batch_size", "num_seeds", "preset")
+SETTINGS = ("device", "sizes", "hidden_size", "batch_size", "num_seeds", "preset", "settings")
 WIDTH = 190  # of the tables where no terminal says otherwise
 
 
@@ -102,8 +102,9 @@ def _refuse_other(out: Path | None, settings: Mapping[str, Any]) -> None:
         stored = json.loads(path.read_text())
     except ValueError:
         stored = None
-    if isinstance(stored, dict):  # records from before there was a choice do not say it
+    if isinstance(stored, dict):  # records from before there was a choice do not say these
         stored.setdefault("preset", DEFAULT_PRESET)
+        stored.setdefault("settings", {})
     if not isinstance(stored, dict) or not settings.keys() <= stored.keys():
         raise IncompatibleRecord(f"{path} is no record of such measurements; give another --out, or delete the file")
     differing = [name for name, value in settings.items() if stored[name] != value]
