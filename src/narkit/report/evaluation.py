@@ -15,6 +15,7 @@ from narkit.data.memory import check_memory
 from narkit.data.splits import SPLITS, benchmark_set
 from narkit.errors import UnknownNameError
 from narkit.files import write_whole
+from narkit.models.processors import PROCESSORS, written_out
 from narkit.models.serialization import load
 from narkit.printing import print_table
 from narkit.report.grid import measured
@@ -97,6 +98,13 @@ def save_json(evaluations: list[Evaluation], path: Path) -> None:
     write_whole(path, json.dumps([evaluation.to_json() for evaluation in evaluations], indent=2) + "\n")
 
 
+def name_of_processor(config: TrainConfig) -> str:
+    """The name of the processor with its options, so that what was published of TEAM is not said of TEAM+."""
+    own = written_out(config.processor, config.processor_options)
+    named = (name for name in PROCESSORS if written_out(name, {}) == own)
+    return next(named, f"{config.processor} with options")
+
+
 def print_evaluation(console: Console, evaluation: Evaluation) -> None:
     """Prints the scores of every output and hint, with their spread over the seeds, and what the paper has."""
 
@@ -112,7 +120,8 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
     for name in evaluation.seeds[0].outputs:
         label = "mean of outputs" if name == "score" else f"output {name}"
         rows.append(percent(label, [scores.outputs[name] for scores in evaluation.seeds]))
-    paper = published(config.processor, evaluation.rule or main_rule(config), evaluation.algorithm)
+    processor = name_of_processor(config)
+    paper = published(processor, evaluation.rule or main_rule(config), evaluation.algorithm)
     if paper is not None and official:
         rows.append(["paper", text(paper), ""])
     for name in evaluation.seeds[0].hints:
@@ -124,5 +133,5 @@ def print_evaluation(console: Console, evaluation: Evaluation) -> None:
             rows.append([f"hint {name} (squared error)", mean, each])
         else:
             rows.append(percent(f"hint {name}", values))
-    title = f"{evaluation.algorithm}, {config.processor}: {where}, {which}, micro-F1 in %"
+    title = f"{evaluation.algorithm}, {processor}: {where}, {which}, micro-F1 in %"
     print_table(console, ("probe", "mean ± std (seeds)", "each seed"), rows, title)
