@@ -4,65 +4,100 @@
     oracle/bin/python benchmarks/against_dm_clrs.py --software dm-clrs
     python benchmarks/against_dm_clrs.py --page docs/reproduction.md
 
-The second command needs a Python that has dm-clrs (CONTRIBUTING.md) and imports nothing of narkit. Both train on the
-1,000 official samples of 16 nodes as preset `clrs2022` does, seed for seed on the same batches; weights, and which
-hints are forced, are drawn by each in its own way. They add their runs to one JSON file; a run that it has already is
-left out. The third command writes the table from it.
+The second command needs a Python that has dm-clrs (CONTRIBUTING.md). Both train on the 1,000 official samples of 16
+nodes as preset `clrs2022` does, seed for seed on the same batches; weights, and which hints are forced, are drawn by
+each in its own way. They add a line for every 50 steps to one file; a run that it has already is left out. The third
+command writes the tables from it.
 
-dm-clrs is trained twice where that makes a difference: with the later improvements that narkit's networks keep
-(constant hints are inputs, sorts predict permutations, encoders of scalar hints start with a smaller scale), and
-without them, as the first release was.
+`--software "dm-clrs without the improvements"` trains dm-clrs as its first release was, where that makes a difference:
+without the later improvements that narkit's networks keep (constant hints are inputs, sorts predict permutations,
+encoders of scalar hints start with a smaller scale). `--software "dm-clrs from narkit's first weights"` starts dm-clrs
+with the weights that narkit draws for a seed, and needs both.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-STORED = Path(__file__).with_suffix(".json")
+STORED = Path(__file__).with_suffix(".jsonl")
 NARKIT, WITH, WITHOUT = "narkit", "dm-clrs", "dm-clrs without the improvements"
+FROM_OURS = "dm-clrs from narkit's first weights"
 TITLES = {"mpnn": "MPNN", "pgn": "PGN"}
 # Whose spec or networks differ by the improvements: a constant hint, or a scalar one.
 DIFFERENT_WITHOUT = ("minimum", "bellman_ford")
 BEGIN = "<!-- beside dm-clrs: begin; written by benchmarks/against_dm_clrs.py: change the runs, not this -->"
 END = "<!-- beside dm-clrs: end -->"
+USUAL_SEEDS = 3
+SHOWN = (0, 1, 3, 9)  # the places of the points that the tables have beside the last: after 50 steps, 100, 200 and 500
 MANY_SPREADS = 2.0  # differences beyond so many of both spreads are told
-SETTINGS = ("hidden_size", "seeds", "steps", "validate_every")  # the same for all runs of a file
 
-Curve = dict[str, list[list[float]]]
-"""`losses` of training, the mean over every stretch of steps, and `scores` of validation at its end; both by seed."""
+Point = dict[str, Any]
+"""A stretch of a run: `software`, `processor`, `algorithm`, `hidden_size` and `seed`; `step`, its last one; `stretch`,
+its number of steps; `loss`, the mean over it; `score` of validation at its end; `versions`."""
+Tell = Callable[[int, float, float], None]
+"""Takes the last step of a stretch, the mean loss over it and the score at its end."""
 
 
-def train_narkit(processor: str, algorithm: str, given: argparse.Namespace) -> Curve:
+def train_narkit(processor: str, algorithm: str, seed: int, given: argparse.Namespace, tell: Tell) -> None:
     import narkit
+    from narkit import compiler
     from narkit.training.presets import preset
 
+    class Telling(narkit.Callback):
+        def on_point(self, trainer: Any, point: Any) -> None:
+            tell(point.step, point.train_loss[0], point.scores["id"][0])
+
+    compiler.OPTIONS["cpu"] = {}  # what XLA does by itself is quicker for these processors
     config = preset(
         "clrs2022",
         algorithms=algorithm,
         processor=processor,
         hidden_size=given.hidden_size,
         steps=given.steps,
-        seeds=tuple(range(given.seeds)),
-        validate_every=given.validate_every,
+        seeds=(seed,),
+        validate_every=given.stretch,
         test=False,
     )
-    curve = narkit.train(config).curve
-    losses, scores = [point.train_loss for point in curve], [point.scores["id"] for point in curve]
-    return {"losses": _by_seed(losses), "scores": _by_seed(scores)}
+    narkit.train(config, callbacks=[Telling()])
 
 
-def train_dm_clrs(processor: str, algorithm: str, given: argparse.Namespace, improved: bool) -> Curve:
+def train_dm_clrs(processor: str, algorithm: str, seed: int, given: argparse.Namespace, tell: Tell) -> None:
     import clrs  # pyright: ignore[reportMissingImports]
     import jax
-    import numpy as np
+
+    improved = given.software != WITHOUT
+    model, train, validation = network_of_dm_clrs(processor, algorithm, given.hidden_size, improved)
+    model.init(chosen(train, range(32)).features, seed)
+    if given.software == FROM_OURS:
+        import narkit
+        from narkit.interop.clrs import to_haiku
+
+        model.params = to_haiku(narkit.Reasoner([algorithm], processor, given.hidden_size, key=jax.random.key(seed)))
+        model.opt_state = model.opt.init(model.params)
+    keys = jax.random.split(jax.random.PRNGKey(seed), 1_000)  # of which fewer steps take the first ones
+    losses: list[float] = []
+    for step in range(given.steps):
+        losses.append(float(model.feedback(keys[step], batch_of_step(train, seed, step))))
+        if (step + 1) % given.stretch == 0 or step + 1 == given.steps:
+            predictions, _ = model.predict(keys[step], validation.features)
+            tell(step + 1, statistics.fmean(losses), float(clrs.evaluate(validation.outputs, predictions)["score"]))
+            losses.clear()
+
+
+@functools.cache
+def network_of_dm_clrs(
+    processor: str, algorithm: str, hidden_size: int, improved: bool, teacher_forcing: float = 0.5
+) -> tuple[Any, Any, Any]:
+    """A network of dm-clrs, which is compiled once for all seeds, and its two splits."""
+    import clrs  # pyright: ignore[reportMissingImports]
 
     spec, train = official(clrs, algorithm, "train", 1, improved)
     multiplier = clrs.CLRS_30_ALGS_SETTINGS[algorithm]["num_samples_multiplier"]
@@ -71,33 +106,16 @@ def train_dm_clrs(processor: str, algorithm: str, given: argparse.Namespace, imp
         spec=spec,
         dummy_trajectory=chosen(train, range(32)),
         processor_factory=clrs.get_processor_factory(processor, use_ln=True, nb_triplet_fts=0, nb_heads=1),
-        hidden_dim=given.hidden_size,
+        hidden_dim=hidden_size,
         encode_hints=True,
         decode_hints=True,
         encoder_init="xavier_on_scalars" if improved else "default",
         learning_rate=1e-3,
         grad_clip_max_norm=0.0,
-        hint_teacher_forcing=0.5,
+        hint_teacher_forcing=teacher_forcing,
         hint_repred_mode="hard",
     )
-    curve: Curve = {"losses": [], "scores": []}
-    for seed in range(given.seeds):
-        model.init(chosen(train, range(32)).features, seed)
-        keys = jax.random.split(jax.random.PRNGKey(seed), given.steps)
-        losses: list[float] = []
-        curve["losses"].append([])
-        curve["scores"].append([])
-        for step in range(given.steps):
-            # As `narkit.training.feed` draws them.
-            batch = chosen(train, np.random.default_rng([seed, step]).integers(0, len(train.features.lengths), 32))
-            losses.append(float(model.feedback(keys[step], batch)))
-            if (step + 1) % given.validate_every == 0 or step + 1 == given.steps:
-                predictions, _ = model.predict(keys[step], validation.features)
-                curve["losses"][-1].append(statistics.fmean(losses))
-                curve["scores"][-1].append(float(clrs.evaluate(validation.outputs, predictions)["score"]))
-                losses.clear()
-                print(processor, algorithm, "seed", seed, "step", step + 1, curve["losses"][-1][-1], flush=True)
-    return curve
+    return model, train, validation
 
 
 def official(clrs: Any, algorithm: str, split: str, multiplier: int, improved: bool) -> tuple[Any, Any]:
@@ -112,6 +130,13 @@ def official(clrs: Any, algorithm: str, split: str, multiplier: int, improved: b
             spec, batches = clrs.process_pred_as_input(spec, batches)
         spec, batches = clrs.process_permutations(spec, batches, True)
     return spec, next(batches)
+
+
+def batch_of_step(train: Any, seed: int, step: int) -> Any:
+    """The samples that `narkit.training.feed` draws for it."""
+    import numpy as np
+
+    return chosen(train, np.random.default_rng([seed, step]).integers(0, len(train.features.lengths), 32))
 
 
 def chosen(batch: Any, samples: Any) -> Any:
@@ -134,56 +159,45 @@ def chosen(batch: Any, samples: Any) -> Any:
     return batch._replace(features=features, outputs=of(batch.outputs, 0))
 
 
-def _by_seed(points: Sequence[Sequence[float]]) -> list[list[float]]:
-    return [list(values) for values in zip(*points, strict=True)]
-
-
-def jobs(given: argparse.Namespace) -> Iterator[tuple[str, str, str, Callable[[], Curve]]]:
-    """What one software has to train: by which name, which processor on which algorithm, and how."""
+def jobs(given: argparse.Namespace) -> Iterator[tuple[str, str, str, int]]:
+    """What one software has to train: by which name, which processor on which algorithm, and the seed."""
     for algorithm in given.algorithms.split(","):
         for processor in given.processors.split(","):
-            if given.software == NARKIT:
-                yield NARKIT, processor, algorithm, lambda p=processor, a=algorithm: train_narkit(p, a, given)
-                continue
-            yield WITH, processor, algorithm, lambda p=processor, a=algorithm: train_dm_clrs(p, a, given, True)
-            if algorithm in DIFFERENT_WITHOUT:
-                yield (
-                    *(WITHOUT, processor, algorithm),
-                    lambda p=processor, a=algorithm: train_dm_clrs(p, a, given, False),
-                )
+            for seed in map(int, given.seeds.split(",")):
+                if given.software != WITHOUT or algorithm in DIFFERENT_WITHOUT:
+                    yield given.software, processor, algorithm, seed
 
 
 def train(given: argparse.Namespace) -> None:
-    """Trains what the file does not have yet, and adds it run by run."""
+    """Trains what the file does not have yet. Lines are added on the way: a run that is stopped is not lost."""
     from importlib import metadata
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    settings = {name: getattr(given, name) for name in SETTINGS}
-    if any(each[name] != value for each in read(given.out)["runs"] for name, value in settings.items()):
-        sys.exit(f"{given.out}: expected runs with {settings}, got others; give another --out")
-    for software, processor, algorithm, run in jobs(given):
-        stored = read(given.out)
-        if any(_key(each) == (software, processor, algorithm) for each in stored["runs"]):
+    packages = ("narkit", "jax") if given.software == NARKIT else ("dm-clrs", "dm-haiku", "jax")
+    versions = {name: metadata.version(name) for name in packages}
+    for software, processor, algorithm, seed in jobs(given):
+        run = {"software": software, "processor": processor, "algorithm": algorithm}
+        run |= {"hidden_size": given.hidden_size, "seed": seed}
+
+        def tell(step: int, loss: float, score: float, run: Mapping[str, Any] = run) -> None:
+            start = (step - 1) // given.stretch * given.stretch
+            numbers = {"step": step, "stretch": step - start, "loss": round(loss, 6), "score": round(score, 6)}
+            with given.out.open("a") as file:
+                file.write(json.dumps({**run, **numbers, "versions": versions}) + "\n")
+            print(*run.values(), step, f"{loss:.4f} {score:.4f}", flush=True)
+
+        if any(run.items() <= point.items() and point["step"] >= given.steps for point in read(given.out)):
             continue
-        began = time.monotonic()
-        curve = run()
-        packages = ("narkit",) if software == NARKIT else ("dm-clrs", "dm-haiku")
-        made = {
-            "software": software,
-            "processor": processor,
-            "algorithm": algorithm,
-            **settings,
-            "minutes": round((time.monotonic() - began) / 60, 1),
-            "versions": {name: metadata.version(name) for name in (*packages, "jax")},
-            **{what: [[round(value, 6) for value in seed] for seed in seeds] for what, seeds in curve.items()},
-        }
-        stored = read(given.out)  # the other software may have added to it
-        write(given.out, json.dumps({"runs": [*stored["runs"], made]}, indent=1) + "\n")
-        print(software, processor, algorithm, made["minutes"], "minutes", flush=True)
+        if software == NARKIT:
+            train_narkit(processor, algorithm, seed, given, tell)
+        else:
+            train_dm_clrs(processor, algorithm, seed, given, tell)
 
 
-def read(file: Path) -> dict[str, list[dict[str, Any]]]:
-    return json.loads(file.read_text()) if file.exists() else {"runs": []}
+def read(file: Path) -> list[Point]:
+    """The points of a file; of a run that was begun twice those of the second time."""
+    points = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return [*{(_key(point), point["seed"], point["step"]): point for point in points}.values()]
 
 
 def write(file: Path, text: str) -> None:
@@ -192,8 +206,8 @@ def write(file: Path, text: str) -> None:
     part.replace(file)
 
 
-def _key(run: Mapping[str, Any]) -> tuple[str, str, str]:
-    return run["software"], run["processor"], run["algorithm"]
+def _key(point: Mapping[str, Any]) -> tuple[int, str, str, str]:
+    return point["hidden_size"], point["processor"], point["algorithm"], point["software"]
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
@@ -207,88 +221,100 @@ def distance(here: Sequence[float], there: Sequence[float]) -> float:
     return abs(mean - other_mean) / both if both else 0.0 if mean == other_mean else float("inf")
 
 
-def table(stored: Mapping[str, Any]) -> str:
-    """A row for every run; those of dm-clrs with how far narkit's is away from it."""
-    runs = {_key(run): run for run in stored["runs"]}
-    of_narkit = [run for run in stored["runs"] if run["software"] == NARKIT]
-    first, last = of_narkit[0]["validate_every"], of_narkit[0]["steps"]
-    lines = [
-        f"| | software | loss, steps 1 to {first:,} | loss, the last {first:,} of {last:,} | farthest | "
-        "validation at the end | farthest |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for ours in of_narkit:
-        _, processor, algorithm = _key(ours)
-        for software in (NARKIT, WITH, WITHOUT):
-            run = runs.get((software, processor, algorithm))
+Runs = Mapping[tuple[int, str, str, str], Mapping[int, Sequence[Point]]]
+"""By width, processor, algorithm and software: by the last step of a stretch, its points, one for every seed."""
+
+
+def by_run(points: Sequence[Point]) -> Runs:
+    found: dict[tuple[int, str, str, str], dict[int, list[Point]]] = {}
+    for point in sorted(points, key=lambda point: (_key(point), point["step"], point["seed"])):
+        found.setdefault(_key(point), {}).setdefault(point["step"], []).append(point)
+    return found
+
+
+def table(runs: Runs, width: int, what: str) -> str:
+    """A row for every software; those of dm-clrs with how far narkit's curve is away from theirs."""
+    steps = sorted({step for key, run in runs.items() if key[0] == width for step in run})
+    shown = sorted({*(steps[place] for place in SHOWN if place < len(steps)), steps[-1]})
+    stretch = steps[0]
+    titles = [f"{step - stretch + 1:,} to {step:,}" if what == "loss" else f"after {step:,}" for step in shown]
+    lines = [f"| width {width} | software | {' | '.join(titles)} | farthest |"]
+    lines.append(f"| --- | --- |{' ---: |' * (len(shown) + 1)}")
+    for _, processor, algorithm, _ in (key for key in runs if key[0] == width and key[-1] == NARKIT):
+        for software in (NARKIT, WITH, FROM_OURS, WITHOUT):
+            run = runs.get((width, processor, algorithm, software))
             if run is None:
                 continue
-            losses, scores = _by_seed(run["losses"]), _by_seed(run["scores"])
-            cells = [f"{TITLES.get(processor, processor)}, {algorithm}" if run is ours else "", software]
-            cells += [_number(losses[0], 3), _number(losses[-1], 3), _farthest(ours, run, "losses")]
-            cells += [_number([100 * score for score in scores[-1]], 1), _farthest(ours, run, "scores")]
-            lines.append(f"| {' | '.join(cells)} |")
+            cells = [f"{TITLES.get(processor, processor)}, {algorithm}" if software == NARKIT else "", software]
+            cells += [_number(values(run.get(step, ()), what), 3 if what == "loss" else 1) for step in shown]
+            # Without the improvements the loss on Minimum has a part more.
+            comparable = software != NARKIT and (what, software, algorithm) != ("loss", WITHOUT, "minimum")
+            far = distances(runs[width, processor, algorithm, NARKIT], run, what) if comparable else []
+            lines.append(f"| {' | '.join([*cells, f'{max(far):.1f}' if far else ''])} |")
     return "\n".join(lines)
 
 
-def _number(values: Sequence[float], digits: int) -> str:
-    mean, spread = mean_and_spread(values)
-    return f"{mean:.{digits}f} ± {spread:.{digits}f}"
+def values(points: Sequence[Point], what: str) -> list[float]:
+    return [point[what] * (100 if what == "score" else 1) for point in points]
 
 
-def _farthest(ours: Mapping[str, Any], run: Mapping[str, Any], what: str) -> str:
-    """The largest distance at any point of the two curves. Without the improvements a loss has other parts."""
-    if run is ours or (what == "losses" and run["software"] == WITHOUT and ours["algorithm"] == "minimum"):
+def _number(numbers: Sequence[float], digits: int) -> str:
+    """A mean and its spread, of which a single number has none, and of how many seeds if it is not three."""
+    if not numbers:
         return ""
-    return f"{max(distances(ours, run, what)):.1f}"
+    mean, spread = mean_and_spread(numbers)
+    told = f"{mean:.{digits}f} ± {spread:.{digits}f}" if len(numbers) > 1 else f"{mean:.{digits}f}"
+    return told if len(numbers) == USUAL_SEEDS else f"{told} ({len(numbers)})"
 
 
-def distances(ours: Mapping[str, Any], run: Mapping[str, Any], what: str) -> list[float]:
-    """The distances between two curves, point by point."""
-    return [distance(here, there) for here, there in zip(_by_seed(ours[what]), _by_seed(run[what]), strict=True)]
+def distances(ours: Mapping[int, Sequence[Point]], theirs: Mapping[int, Sequence[Point]], what: str) -> list[float]:
+    """The distances between two curves at the points where both have several seeds."""
+    both = [step for step in ours if len(ours[step]) > 1 and len(theirs.get(step, ())) > 1]
+    return [distance(values(ours[step], what), values(theirs[step], what)) for step in both]
 
 
-def finding(stored: Mapping[str, Any]) -> str:
+def finding(runs: Runs) -> str:
     """In words, how many points of the curves of narkit and of dm-clrs with the improvements are far apart."""
-    runs = {_key(run): run for run in stored["runs"]}
     words = []
-    for what, called in (("losses", "training losses"), ("scores", "validation scores")):
-        found = [
-            distance
-            for run in stored["runs"]
-            if run["software"] == NARKIT and (WITH, *_key(run)[1:]) in runs
-            for distance in distances(run, runs[WITH, *_key(run)[1:]], what)
-        ]
-        far = sum(distance > MANY_SPREADS for distance in found)
-        words.append(f"{far} of {len(found)} {called}")
+    for what, called in (("loss", "training losses"), ("score", "validation scores")):
+        pairs = ((run, runs.get((*key[:-1], WITH), {})) for key, run in runs.items() if key[-1] == NARKIT)
+        found = [distance for ours, theirs in pairs for distance in distances(ours, theirs, what)]
+        words.append(f"{sum(distance > MANY_SPREADS for distance in found)} of {len(found)} {called}")
     several = f"{MANY_SPREADS:.0f} of both spreads"
-    return f"Between narkit and dm-clrs with the improvements, {' and '.join(words)} are more than {several} apart."
+    return (
+        "Of the points that several seeds of both have, between narkit and dm-clrs with the improvements,\n"
+        f"{' and '.join(words)} are more than {several} apart."
+    )
 
 
-def write_page(page: Path, stored: Mapping[str, Any]) -> None:
+def write_page(page: Path, points: Sequence[Point]) -> None:
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     if not after:
         sys.exit(f"{page}: expected the lines\n{BEGIN}\n{END}")
-    write(page, before + section(stored) + after)
+    write(page, before + section(points) + after)
 
 
-def section(stored: Mapping[str, Any]) -> str:
+def section(points: Sequence[Point]) -> str:
     """What stands between the two comments of the page, and the comments."""
-    return f"{BEGIN}\n{table(stored)}\n\n{finding(stored)}\n{END}"
+    runs = by_run(points)
+    parts = [BEGIN]
+    for what, called in (("loss", "Loss of training, the mean over these steps:"), ("score", "Validation, in %:")):
+        parts += [called, *(table(runs, width, what) for width in sorted({key[0] for key in runs}, reverse=True))]
+    return "\n\n".join([*parts, finding(runs)]) + f"\n{END}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--software", choices=[NARKIT, WITH], help="which of the two this Python has to train")
+    parser.add_argument("--software", choices=[NARKIT, WITH, WITHOUT, FROM_OURS], help="which of them to train")
     parser.add_argument("--processors", default="mpnn,pgn", help="names, with commas between")
     parser.add_argument("--algorithms", default="bfs,minimum", help="names, with commas between")
     parser.add_argument("--hidden-size", type=int, default=128)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", default="0,1,2", help="numbers, with commas between")
     parser.add_argument("--steps", type=int, default=1_000)
-    parser.add_argument("--validate-every", type=int, default=100)
-    parser.add_argument("--out", type=Path, default=STORED, help="the JSON file that runs are added to")
+    parser.add_argument("--stretch", type=int, default=50, help="steps between two validations")
+    parser.add_argument("--out", type=Path, default=STORED, help="the file that lines are added to")
     parser.add_argument("--page", type=Path, help="a page to write the table of that file into; nothing is trained")
     given = parser.parse_args(arguments)
     if given.page is not None:
