@@ -13,10 +13,16 @@ from .compiled import FOLDER, share_compiled_programs
 
 
 def _check_shapes() -> None:
-    """Checks types and shapes at run time, of these packages only: the hook would break Numba's decorators."""
+    """Checks types and shapes at run time, of these packages only: the hook would break Numba's decorators.
+
+    `formulas` reads source files and has no shapes. Its walk over their syntax, a call for every node, would be most of
+    what the checks cost.
+    """
     from jaxtyping import install_import_hook
 
-    install_import_hook(["narkit.models", "narkit.loops", "narkit.fused"], "beartype.beartype")
+    fused = Path(__file__).parents[1] / "src" / "narkit" / "fused"
+    parts = [f"narkit.fused.{file.stem}" for file in sorted(fused.glob("*.py")) if file.stem != "formulas"]
+    install_import_hook(["narkit.models", "narkit.loops", *parts], "beartype.beartype")
 
 
 share_compiled_programs()  # before JAX and Numba are imported
