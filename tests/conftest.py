@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from .compiled import FOLDER, share_compiled_programs
+from .killing import Starter
 
 
 def _check_shapes() -> None:
@@ -78,6 +80,19 @@ def _mappings() -> int:
 def program_cache() -> Path:
     """Where the compiled programs of all tests are kept, also those of processes that tests start."""
     return FOLDER / "programs"
+
+
+@pytest.fixture(scope="session")
+def starter(program_cache: Path) -> Iterator[Starter]:
+    """Starts processes that use this source tree and these compiled programs, and have imported everything already."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[1] / "src"),
+        "JAX_COMPILATION_CACHE_DIR": str(program_cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    with Starter(environment) as starter:
+        yield starter
 
 
 @pytest.fixture
