@@ -37,12 +37,15 @@ _check_shapes()
 # Files that take longest, the longest first. Where workers share the files (`make test`), they begin with these, so
 # that in the end none waits for another.
 LONGEST = (
-    *("fused/test_fused.py", "sweeps/test_sweep_processes.py", "fused/test_fused_team_options.py"),
-    *("models/test_contracts.py", "fused/test_fused_damping.py", "interop/test_clrs.py", "training/test_resuming.py"),
-    *("fused/test_fused_latent_step.py", "models/test_interfaces.py", "sweeps/test_executors.py"),
-    *("training/test_training.py", "sweeps/test_sweep.py", "training/test_commands.py", "test_cli.py"),
-    *("report/test_report.py", "models/test_growing_hints.py", "report/test_documents.py"),
-    *("models/test_triplet_edge_attention.py", "fused/test_accelerate.py", "algorithms/test_graph_connectivity.py"),
+    *("fused/test_fused.py", "models/test_contracts.py", "sweeps/test_sweep_processes.py"),
+    *("fused/test_fused_team_options.py", "fused/test_fused_damping.py", "interop/test_clrs.py"),
+    *("fused/test_fused_latent_step.py", "models/test_interfaces.py", "models/test_attention_options.py"),
+    *("training/test_resuming.py", "sweeps/test_sweep.py", "training/test_training.py", "training/test_commands.py"),
+    *("models/test_growing_hints.py", "report/test_report.py", "fused/test_fused_edge_attention.py"),
+    *("fused/test_accelerate.py", "fused/test_fused_triplets.py", "test_cli.py", "report/test_documents.py"),
+    *("models/test_triplet_edge_attention.py", "algorithms/test_graph_connectivity.py", "sweeps/test_checks.py"),
+    *("test_users_code.py", "algorithms/test_dynamic_programming.py", "algorithms/test_graph_paths.py"),
+    *("models/test_network.py", "models/test_one_file.py", "sweeps/test_executors.py", "fuzz/test_fuzz.py"),
 )
 
 
