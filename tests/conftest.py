@@ -3,7 +3,6 @@
 import gc
 import importlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from .compiled import FOLDER, share_compiled_programs
-from .killing import Starter
+from .killing import Starter, environment_of
 
 
 def _check_shapes() -> None:
@@ -91,13 +90,7 @@ def program_cache() -> Path:
 @pytest.fixture(scope="session")
 def starter(program_cache: Path) -> Iterator[Starter]:
     """Starts processes that use this source tree and these compiled programs, and have imported everything already."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[1] / "src"),
-        "JAX_COMPILATION_CACHE_DIR": str(program_cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-    with Starter(environment) as starter:
+    with Starter(environment_of(program_cache)) as starter:
         yield starter
 
 

@@ -27,6 +27,18 @@ from typing import Any, Protocol, TextIO
 
 AT_A_TIME = int(os.environ.get("NARKIT_KILLED_AT_A_TIME", min(16, len(os.sched_getaffinity(0)))))
 
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+def environment_of(cache: Path) -> dict[str, str]:
+    """Of processes that use this source tree and these compiled programs."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
 
 def folder_of(name: str, otherwise: Path) -> Path:
     """Where an experiment keeps its ledger and its places: a folder that lasts, if one was given."""

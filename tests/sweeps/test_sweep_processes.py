@@ -4,6 +4,8 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from narkit.sweeps.checks import check_file, record_files
 from narkit.sweeps.sweep import run_sweep
 from narkit.training.record import RunRecord
 
-from ..killing import Experiment, Forked, Starter, folder_of, kill_many_times
+from ..killing import Experiment, Forked, Starter, environment_of, folder_of, kill_many_times
 
 KILLS = int(os.environ.get("NARKIT_SWEEP_KILLS", "4"))  # of sweeps, at random moments
 
@@ -43,7 +45,14 @@ def results(folder: Path) -> dict[str, dict]:
     return {f"{file.parent.name}/{file.stem}": RunRecord.load(file).result() for file in files}
 
 
-def start(starter: Starter, arguments: list[str], folder: Path, pipes: Path, largest_file: int = 0) -> Forked:
+def start(arguments: list[str], folder: Path, cache: Path) -> subprocess.Popen[str]:
+    """A process that imports everything itself: for other files, whose sweeps run on Ray."""
+    command = [sys.executable, "-c", PROCESS, "0", *arguments, "--out", str(folder)]
+    environment = environment_of(cache)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def fork(starter: Starter, arguments: list[str], folder: Path, pipes: Path, largest_file: int = 0) -> Forked:
     return starter.start(PROCESS, [str(largest_file), *arguments, "--out", str(folder)], pipes)
 
 
@@ -51,7 +60,7 @@ def run_and_kill(
     starter: Starter, arguments: list[str], folder: Path, pipes: Path, seconds: float, number: int = signal.SIGKILL
 ) -> str:
     """Runs the sweep and sends a signal so many seconds after the first cell has begun. Returns what was printed."""
-    with start(starter, arguments, folder, pipes) as process:
+    with fork(starter, arguments, folder, pipes) as process:
         printed = process.stdout.readline()
         time.sleep(seconds)
         process.send_signal(number)
@@ -59,7 +68,7 @@ def run_and_kill(
 
 
 def finish(starter: Starter, arguments: list[str], folder: Path, pipes: Path) -> str:
-    with start(starter, arguments, folder, pipes) as process:
+    with fork(starter, arguments, folder, pipes) as process:
         printed = process.stdout.read()
     assert process.returncode == 0, printed
     return printed
@@ -124,7 +133,7 @@ def test_sweeps_killed_many_times(
 
     def start_in(place: Path) -> Forked:
         grid = ["--systems", "mpnn,pgn", "--processes", str(1 + int(place.name[-1]) % 2)]
-        return start(starter, [*_without_systems(tiny_arguments), *grid], place, folder)
+        return fork(starter, [*_without_systems(tiny_arguments), *grid], place, folder)
 
     ending = "all cells are finished"
     experiment = Experiment(folder, start_in, lambda text: ending in text, compare, look, seconds=2.0, lines=8)
@@ -151,7 +160,7 @@ def test_a_signal_saves_first(
 ) -> None:
     grid = ["--algorithms", ",".join(names), "--processes", str(len(names))]
     long = ["steps=100000" if word.startswith("steps=") else word for word in tiny_arguments]
-    with start(starter, [*long, *grid], tmp_path, pipes) as process:
+    with fork(starter, [*long, *grid], tmp_path, pipes) as process:
         training = 0
         while training < len(names):
             line = process.stdout.readline()
@@ -172,7 +181,7 @@ def test_sweeps_in_one_folder_share_the_work(
     count: int, whole: dict[str, dict], tiny_arguments: list[str], starter: Starter, pipes: Path, tmp_path: Path
 ) -> None:
     with contextlib.ExitStack() as stack:
-        all_of_them = [stack.enter_context(start(starter, tiny_arguments, tmp_path, pipes)) for _ in range(count)]
+        all_of_them = [stack.enter_context(fork(starter, tiny_arguments, tmp_path, pipes)) for _ in range(count)]
         printed = [process.stdout.read() for process in all_of_them]
     assert [process.returncode for process in all_of_them] == [0] * count, printed
     for name in whole:
@@ -200,7 +209,7 @@ def test_a_full_disk_ends_the_sweep_and_loses_nothing(
 ) -> None:
     """Files may not grow beyond some bytes, which is what a full disk looks like to a process."""
     one = [*tiny_arguments, "--algorithms", "bfs"]
-    with start(starter, one, tmp_path, pipes, largest_file=2_000) as process:
+    with fork(starter, one, tmp_path, pipes, largest_file=2_000) as process:
         printed = process.stdout.read()
     assert process.returncode == 1, printed
     assert "Error: the checkpoint of step 2 could not be written" in printed

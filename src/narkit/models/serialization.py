@@ -143,12 +143,12 @@ def _skeleton(
     """
     written = json.dumps([list(algorithms), processor, dict(options), hidden_size, hints, dict(interfaces)])
     # Names may come to stand for others, and of which type numbers are is a setting of JAX.
-    stands_for = (PROCESSORS[processor], *(ALGORITHMS[name] for name in algorithms), jax.config.jax_enable_x64)
-    return _kept_skeleton(written, stands_for)
+    stands_for = (PROCESSORS[processor], *(ALGORITHMS[name] for name in algorithms))
+    return _kept_skeleton(written, stands_for, jax.dtypes.canonicalize_dtype(float))
 
 
 @functools.lru_cache(maxsize=512)
-def _kept_skeleton(written: str, stands_for: tuple[Any, ...]) -> Reasoner:
+def _kept_skeleton(written: str, stands_for: tuple[Any, ...], numbers: np.dtype) -> Reasoner:
     algorithms, processor, options, hidden_size, hints, interfaces = json.loads(written)
     factory = functools.partial(PROCESSORS[processor], **options) if options else processor
 
