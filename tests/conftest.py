@@ -1,6 +1,7 @@
 """What all tests share. Shapes and types of the models and kernels are checked at run time."""
 
 import gc
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -10,13 +11,22 @@ from typing import Any
 import pytest
 
 from .compiled import FOLDER, share_compiled_programs
+from .killing import Starter, environment_of
 
 
 def _check_shapes() -> None:
-    """Checks types and shapes at run time, of these packages only: the hook would break Numba's decorators."""
+    """Checks types and shapes at run time, of these packages only: the hook would break Numba's decorators.
+
+    `formulas` reads source files and has no shapes. Its walk over their syntax, a call for every node, would be most of
+    what the checks cost.
+    """
     from jaxtyping import install_import_hook
 
-    install_import_hook(["narkit.models", "narkit.loops", "narkit.fused"], "beartype.beartype")
+    finder: Any = install_import_hook(["narkit.models", "narkit.loops", "narkit.fused"], "beartype.beartype").hook
+    is_checked = finder.should_instrument
+    finder.should_instrument = lambda name: name != "narkit.fused.formulas" and is_checked(name)
+    # Now, and not from a module that is checked: what such a one imports is looked for among the bytecode with checks.
+    importlib.import_module("narkit.fused.formulas")
 
 
 share_compiled_programs()  # before JAX and Numba are imported
@@ -26,12 +36,15 @@ _check_shapes()
 # Files that take longest, the longest first. Where workers share the files (`make test`), they begin with these, so
 # that in the end none waits for another.
 LONGEST = (
-    *("fused/test_fused.py", "sweeps/test_sweep_processes.py", "fused/test_fused_team_options.py"),
-    *("models/test_contracts.py", "fused/test_fused_damping.py", "interop/test_clrs.py", "training/test_resuming.py"),
-    *("fused/test_fused_latent_step.py", "models/test_interfaces.py", "sweeps/test_executors.py"),
-    *("training/test_training.py", "sweeps/test_sweep.py", "training/test_commands.py", "test_cli.py"),
-    *("report/test_report.py", "models/test_growing_hints.py", "report/test_documents.py"),
-    *("models/test_triplet_edge_attention.py", "fused/test_accelerate.py", "algorithms/test_graph_connectivity.py"),
+    *("fused/test_fused.py", "models/test_contracts.py", "sweeps/test_sweep_processes.py"),
+    *("fused/test_fused_team_options.py", "fused/test_fused_damping.py", "interop/test_clrs.py"),
+    *("fused/test_fused_latent_step.py", "models/test_interfaces.py", "models/test_attention_options.py"),
+    *("training/test_resuming.py", "sweeps/test_sweep.py", "training/test_training.py", "training/test_commands.py"),
+    *("models/test_growing_hints.py", "report/test_report.py", "fused/test_fused_edge_attention.py"),
+    *("fused/test_accelerate.py", "fused/test_fused_triplets.py", "test_cli.py", "report/test_documents.py"),
+    *("models/test_triplet_edge_attention.py", "algorithms/test_graph_connectivity.py", "sweeps/test_checks.py"),
+    *("test_users_code.py", "algorithms/test_dynamic_programming.py", "algorithms/test_graph_paths.py"),
+    *("models/test_network.py", "models/test_one_file.py", "sweeps/test_executors.py", "fuzz/test_fuzz.py"),
 )
 
 
@@ -72,6 +85,13 @@ def _mappings() -> int:
 def program_cache() -> Path:
     """Where the compiled programs of all tests are kept, also those of processes that tests start."""
     return FOLDER / "programs"
+
+
+@pytest.fixture(scope="session")
+def starter(program_cache: Path) -> Iterator[Starter]:
+    """Starts processes that use this source tree and these compiled programs, and have imported everything already."""
+    with Starter(environment_of(program_cache)) as starter:
+        yield starter
 
 
 @pytest.fixture

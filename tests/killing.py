@@ -27,6 +27,18 @@ from typing import Any, Protocol, TextIO
 
 AT_A_TIME = int(os.environ.get("NARKIT_KILLED_AT_A_TIME", min(16, len(os.sched_getaffinity(0)))))
 
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+def environment_of(cache: Path) -> dict[str, str]:
+    """Of processes that use this source tree and these compiled programs."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
 
 def folder_of(name: str, otherwise: Path) -> Path:
     """Where an experiment keeps its ledger and its places: a folder that lasts, if one was given."""
@@ -56,18 +68,24 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)
 for line in sys.stdin:
     task = json.loads(line)
+    if os.fork():
+        continue
+    # Here a process begins that only waits for the one which works, to say how it ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child:
         print(child, flush=True)
-        continue
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with open(task["prints_to"] + ".part", "w") as file:
+            file.write(str(code))
+        os.rename(task["prints_to"] + ".part", task["prints_to"] + ".code")
+        os._exit(0)
     os.setsid()
     end = os.open(task["prints_to"], os.O_WRONLY)
     os.dup2(end, 1), os.dup2(end, 2), os.close(end), os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.argv = ["-c", *task["arguments"]]
     exec(task["script"], {"__name__": "__main__"})
-    sys.stdout.flush()
-    os._exit(0)
+    break  # it ends as any process does
 """
 
 
@@ -113,17 +131,27 @@ class Forked:
     def __init__(self, child: int, pipe: Path):
         self.child, self._pipe = child, pipe
         self.stdout: TextIO = pipe.open()
+        self.returncode = 0  # once it has ended; as `subprocess.Popen` has it
+
+    def send_signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(self.child, number)
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.kill(self.child, signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
 
     def __enter__(self) -> Forked:
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Waits for its end."""
         self.stdout.close()
+        code = self._pipe.with_name(f"{self._pipe.name}.code")
+        while not code.exists():
+            time.sleep(0.01)
+        self.returncode = int(code.read_text())
         self._pipe.unlink()
+        code.unlink()
 
 
 @dataclass(frozen=True)

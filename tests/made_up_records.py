@@ -1,5 +1,7 @@
 """Records made up for tests: real classes, scores that are chosen."""
 
+import functools
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -103,5 +105,15 @@ def _write_grid(
         published = paper.algorithm_scores(system)
         for place, name in enumerate(algorithms or paper.labels()):
             score = min(97.0, published[name].mean if published else 50.0) + (place % 5 - 2) * 0.5
-            _make_record(name, system, score, spread=0.5).save(folder / "paper" / system / f"{name}.json")
+            (folder / "paper" / system / f"{name}.json").write_bytes(_saved_record(name, system, score))
     return folder
+
+
+@functools.cache
+def _saved_record(algorithm: str, system: str, score: float) -> bytes:
+    """The file of a record. Many tests begin with the same ones, and making them takes longer than most of what these
+    tests look at."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "record.json"
+        _make_record(algorithm, system, score, spread=0.5).save(path)
+        return path.read_bytes()

@@ -11,8 +11,9 @@ import pytest
 from narkit.sweeps.cells import Cell, SweepDirectory, SweepError
 from narkit.sweeps.executors import software
 
+from ..killing import SOURCE
 from .on_ray import LONG, NODE, Log, TinyCells, sweep
-from .test_sweep_processes import SOURCE, start
+from .test_sweep_processes import start
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # Ray's own warnings are not ours to heed
 

@@ -1,5 +1,6 @@
 """Sweeps in processes of their own: killed, racing each other, or without room on the disk, they lose nothing."""
 
+import contextlib
 import os
 import random
 import signal
@@ -17,11 +18,9 @@ from narkit.sweeps.checks import check_file, record_files
 from narkit.sweeps.sweep import run_sweep
 from narkit.training.record import RunRecord
 
-from ..killing import Experiment, Forked, Starter, folder_of, kill_many_times
+from ..killing import Experiment, Forked, Starter, environment_of, folder_of, kill_many_times
 
 KILLS = int(os.environ.get("NARKIT_SWEEP_KILLS", "4"))  # of sweeps, at random moments
-
-SOURCE = Path(__file__).parents[2] / "src"
 
 PROCESS = """
 import resource, sys
@@ -46,38 +45,39 @@ def results(folder: Path) -> dict[str, dict]:
     return {f"{file.parent.name}/{file.stem}": RunRecord.load(file).result() for file in files}
 
 
-def environment_of(cache: Path) -> dict[str, str]:
-    """Of processes that use this source tree and these compiled programs."""
-    return {
-        **os.environ,
-        "PYTHONPATH": str(SOURCE),
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-
-
-def start(arguments: list[str], folder: Path, cache: Path, largest_file: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", PROCESS, str(largest_file), *arguments, "--out", str(folder)]
+def start(arguments: list[str], folder: Path, cache: Path) -> subprocess.Popen[str]:
+    """A process that imports everything itself: for other files, whose sweeps run on Ray."""
+    command = [sys.executable, "-c", PROCESS, "0", *arguments, "--out", str(folder)]
     environment = environment_of(cache)
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def run_and_kill(arguments: list[str], folder: Path, cache: Path, seconds: float, number: int = signal.SIGKILL) -> str:
+def fork(starter: Starter, arguments: list[str], folder: Path, pipes: Path, largest_file: int = 0) -> Forked:
+    return starter.start(PROCESS, [str(largest_file), *arguments, "--out", str(folder)], pipes)
+
+
+def run_and_kill(
+    starter: Starter, arguments: list[str], folder: Path, pipes: Path, seconds: float, number: int = signal.SIGKILL
+) -> str:
     """Runs the sweep and sends a signal so many seconds after the first cell has begun. Returns what was printed."""
-    with start(arguments, folder, cache) as process:
-        assert process.stdout is not None
+    with fork(starter, arguments, folder, pipes) as process:
         printed = process.stdout.readline()
         time.sleep(seconds)
         process.send_signal(number)
         return printed + process.stdout.read()
 
 
-def finish(arguments: list[str], folder: Path, cache: Path) -> str:
-    with start(arguments, folder, cache) as process:
-        assert process.stdout is not None
+def finish(starter: Starter, arguments: list[str], folder: Path, pipes: Path) -> str:
+    with fork(starter, arguments, folder, pipes) as process:
         printed = process.stdout.read()
     assert process.returncode == 0, printed
     return printed
+
+
+@pytest.fixture
+def pipes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what processes print, apart from that of the sweep."""
+    return tmp_path_factory.mktemp("pipes")
 
 
 def files_of(folder: Path) -> list[str]:
@@ -88,12 +88,12 @@ FILES = ["mpnn/bfs.json", "mpnn/bfs.safetensors", "mpnn/minimum.json", "mpnn/min
 
 
 def test_killed_sweeps_end_as_if_nothing_had_happened(
-    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+    whole: dict[str, dict], tiny_arguments: list[str], starter: Starter, pipes: Path, tmp_path: Path
 ) -> None:
     rng = random.Random(1)
     for _ in range(2):
-        run_and_kill(tiny_arguments, tmp_path, program_cache, rng.uniform(0.5, 4.0))
-    printed = finish(tiny_arguments, tmp_path, program_cache)
+        run_and_kill(starter, tiny_arguments, tmp_path, pipes, rng.uniform(0.5, 4.0))
+    printed = finish(starter, tiny_arguments, tmp_path, pipes)
     assert "all cells are finished" in printed
     assert results(tmp_path) == whole
     assert files_of(tmp_path) == FILES
@@ -111,7 +111,7 @@ def four_cells(
 
 @pytest.mark.slow
 def test_sweeps_killed_many_times(
-    four_cells: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+    four_cells: dict[str, dict], tiny_arguments: list[str], starter: Starter, tmp_path: Path
 ) -> None:
     """Until it is done, and then again in a new folder: kills fall into all four cells, and between them.
 
@@ -130,15 +130,14 @@ def test_sweeps_killed_many_times(
         return {"finished_cells": len(results(place)) if place.is_dir() else 0}
 
     folder = folder_of("sweeps", tmp_path)
-    with Starter(environment_of(program_cache)) as starter:
 
-        def start_in(place: Path) -> Forked:
-            grid = ["--systems", "mpnn,pgn", "--processes", str(1 + int(place.name[-1]) % 2), "--out", str(place)]
-            return starter.start(PROCESS, ["0", *_without_systems(tiny_arguments), *grid], folder)
+    def start_in(place: Path) -> Forked:
+        grid = ["--systems", "mpnn,pgn", "--processes", str(1 + int(place.name[-1]) % 2)]
+        return fork(starter, [*_without_systems(tiny_arguments), *grid], place, folder)
 
-        ending = "all cells are finished"
-        experiment = Experiment(folder, start_in, lambda text: ending in text, compare, look, seconds=2.0, lines=8)
-        lines = kill_many_times(experiment, KILLS)
+    ending = "all cells are finished"
+    experiment = Experiment(folder, start_in, lambda text: ending in text, compare, look, seconds=2.0, lines=8)
+    lines = kill_many_times(experiment, KILLS)
     kills = [line for line in lines if line["what"] == "killed"]
     by_cells = Counter(line["finished_cells"] for line in kills)
     print(
@@ -156,18 +155,19 @@ def _without_systems(arguments: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("names", [["bfs"], ["bfs", "minimum"]], ids=["one", "side by side"])
-def test_a_signal_saves_first(names: list[str], tiny_arguments: list[str], program_cache: Path, tmp_path: Path) -> None:
+def test_a_signal_saves_first(
+    names: list[str], tiny_arguments: list[str], starter: Starter, pipes: Path, tmp_path: Path
+) -> None:
     grid = ["--algorithms", ",".join(names), "--processes", str(len(names))]
     long = ["steps=100000" if word.startswith("steps=") else word for word in tiny_arguments]
-    with start([*long, *grid], tmp_path, program_cache) as process:
-        assert process.stdout is not None
+    with fork(starter, [*long, *grid], tmp_path, pipes) as process:
         training = 0
         while training < len(names):
             line = process.stdout.readline()
             assert line, "the sweep ended before its cells were training"
             training += line.endswith(" training\n")
         time.sleep(0.5)
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         printed = process.stdout.read()
     assert process.returncode == 128 + signal.SIGTERM, printed
     assert all(f"mpnn/{name} stopped at step" in printed for name in names)
@@ -178,10 +178,11 @@ def test_a_signal_saves_first(names: list[str], tiny_arguments: list[str], progr
 @pytest.mark.slow  # by default a claim that excludes others, and cells side by side, stand for it
 @pytest.mark.parametrize("count", [2, 4])
 def test_sweeps_in_one_folder_share_the_work(
-    count: int, whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+    count: int, whole: dict[str, dict], tiny_arguments: list[str], starter: Starter, pipes: Path, tmp_path: Path
 ) -> None:
-    all_of_them = [start(tiny_arguments, tmp_path, program_cache) for _ in range(count)]
-    printed = [process.communicate()[0] for process in all_of_them]
+    with contextlib.ExitStack() as stack:
+        all_of_them = [stack.enter_context(fork(starter, tiny_arguments, tmp_path, pipes)) for _ in range(count)]
+        printed = [process.stdout.read() for process in all_of_them]
     assert [process.returncode for process in all_of_them] == [0] * count, printed
     for name in whole:
         assert sum(text.count(f"{name} done") for text in printed) == 1, printed
@@ -190,9 +191,9 @@ def test_sweeps_in_one_folder_share_the_work(
 
 
 def test_cells_side_by_side(
-    whole: dict[str, dict], tiny_arguments: list[str], program_cache: Path, tmp_path: Path
+    whole: dict[str, dict], tiny_arguments: list[str], starter: Starter, pipes: Path, tmp_path: Path
 ) -> None:
-    printed = finish([*tiny_arguments, "--processes", "2"], tmp_path, program_cache)
+    printed = finish(starter, [*tiny_arguments, "--processes", "2"], tmp_path, pipes)
     assert "all cells are finished" in printed
     assert results(tmp_path) == whole
     assert files_of(tmp_path) == FILES
@@ -202,13 +203,13 @@ def test_a_full_disk_ends_the_sweep_and_loses_nothing(
     whole: dict[str, dict],
     tiny_arguments: list[str],
     tiny_cells: Callable[..., list[Cell]],
-    program_cache: Path,
+    starter: Starter,
+    pipes: Path,
     tmp_path: Path,
 ) -> None:
     """Files may not grow beyond some bytes, which is what a full disk looks like to a process."""
     one = [*tiny_arguments, "--algorithms", "bfs"]
-    with start(one, tmp_path, program_cache, largest_file=2_000) as process:
-        assert process.stdout is not None
+    with fork(starter, one, tmp_path, pipes, largest_file=2_000) as process:
         printed = process.stdout.read()
     assert process.returncode == 1, printed
     assert "Error: the checkpoint of step 2 could not be written" in printed

@@ -27,7 +27,8 @@ import narkit
 from narkit.training.checkpoint import CheckpointError, Checkpoints, CheckpointWriteError
 from narkit.training.progress import Snapshot
 
-from .test_resuming import PROCESS, At, assert_same, crash, environment_of
+from ..killing import environment_of
+from .test_resuming import PROCESS, At, assert_same, crash
 
 Tiny = Callable[..., narkit.TrainConfig]
 

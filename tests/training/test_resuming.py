@@ -6,8 +6,6 @@ import random
 import re
 import resource
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +24,6 @@ from narkit.training.trainer import Trainer
 from ..killing import Experiment, Starter, folder_of, kill_many_times
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
-SOURCE = Path(__file__).parents[2] / "src"
 # Where a read or write fails, Orbax leaves the others that it had begun without an event loop to end in.
 LOOSE_ENDS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 Tiny = Callable[..., narkit.TrainConfig]
@@ -217,23 +214,16 @@ print("finished", flush=True)
 """
 
 
-def environment_of(cache: Path) -> dict[str, str]:
-    """Of processes that use this source tree and these compiled programs."""
-    return {
-        **os.environ,
-        "PYTHONPATH": str(SOURCE),
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-
-
 def run_and_kill(
-    config: narkit.TrainConfig, folder: Path, cache: Path, seconds: float | None, save_every: float = 0.0
+    starter: Starter,
+    config: narkit.TrainConfig,
+    folder: Path,
+    pipes: Path,
+    seconds: float | None,
+    save_every: float = 0.0,
 ) -> str:
     """Trains in a process of its own and kills it so many seconds after its first step. Returns what it printed."""
-    command = [sys.executable, "-c", PROCESS, json.dumps(config.to_json()), str(folder), str(save_every)]
-    with subprocess.Popen(command, env=environment_of(cache), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    with starter.start(PROCESS, [json.dumps(config.to_json()), str(folder), str(save_every)], pipes) as process:
         printed = process.stdout.readline()
         if seconds is not None:
             time.sleep(seconds)
@@ -241,27 +231,27 @@ def run_and_kill(
         return printed + process.stdout.read()
 
 
-def test_killed_processes_resume(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
+def test_killed_processes_resume(tiny: Tiny, tmp_path: Path, starter: Starter) -> None:
     config = tiny(steps=40, validate_every=1, average=0.999, skipped_steps=50)
     expected = narkit.train(config)
     rng = random.Random(0)
     for _ in range(2):
-        run_and_kill(config, tmp_path, program_cache, rng.uniform(0.0, 1.0))
-    assert "finished" in run_and_kill(config, tmp_path, program_cache, None)
-    assert_same(narkit.RunRecord.load(tmp_path), expected)
+        run_and_kill(starter, config, tmp_path / "run", tmp_path, rng.uniform(0.0, 1.0))
+    assert "finished" in run_and_kill(starter, config, tmp_path / "run", tmp_path, None)
+    assert_same(narkit.RunRecord.load(tmp_path / "run"), expected)
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_again_and_again_ends(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
+def test_a_run_that_is_killed_again_and_again_ends(tiny: Tiny, tmp_path: Path, starter: Starter) -> None:
     """Every process is killed soon after its first step, long before the only validation."""
     config = tiny(steps=3000, validate_every=3000, average=0.999, skipped_steps=50)
     expected = narkit.train(config)
     deaths = 0
-    while "finished" not in run_and_kill(config, tmp_path, program_cache, 0.5, save_every=0.05):
+    while "finished" not in run_and_kill(starter, config, tmp_path / "run", tmp_path, 0.5, save_every=0.05):
         deaths += 1
         assert deaths < 100
     assert deaths > 1
-    assert_same(narkit.RunRecord.load(tmp_path), expected)
+    assert_same(narkit.RunRecord.load(tmp_path / "run"), expected)
 
 
 def look_at(place: Path) -> dict[str, Any]:
@@ -273,22 +263,21 @@ def look_at(place: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_processes_killed_many_times_resume(tiny: Tiny, tmp_path: Path, program_cache: Path) -> None:
+def test_processes_killed_many_times_resume(tiny: Tiny, tmp_path: Path, starter: Starter) -> None:
     """Every run saves after every step, and is killed until it ends; then another one begins."""
     config = tiny(steps=100, validate_every=1, average=0.999, skipped_steps=50)
     expected = narkit.train(config)
     folder = folder_of("runs", tmp_path)
     words = json.dumps(config.to_json())
-    with Starter(environment_of(program_cache)) as starter:
-        experiment = Experiment(
-            folder=folder,
-            start=lambda place: starter.start(PROCESS, [words, str(place), "0"], folder),
-            ended=lambda printed: "finished" in printed,
-            compare=lambda place: assert_same(narkit.RunRecord.load(place), expected),
-            look=look_at,
-            seconds=2.0,
-        )
-        lines = kill_many_times(experiment, KILLS)
+    experiment = Experiment(
+        folder=folder,
+        start=lambda place: starter.start(PROCESS, [words, str(place), "0"], folder),
+        ended=lambda printed: "finished" in printed,
+        compare=lambda place: assert_same(narkit.RunRecord.load(place), expected),
+        look=look_at,
+        seconds=2.0,
+    )
+    lines = kill_many_times(experiment, KILLS)
     kills = [line for line in lines if line["what"] == "killed"]
     unfinished = sum(line["unfinished"] for line in kills)
     runs: dict[str, list[int]] = {}

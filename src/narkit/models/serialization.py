@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,9 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
     if dtype not in DTYPES:
         raise UnknownNameError("type to store weights in", dtype, DTYPES)
     # Stacked seeds, or a network that was edited by hand, would make a file that cannot be loaded.
-    interfaces = reasoner.interfaces.options
+    options, interfaces = _options_of(reasoner), reasoner.interfaces.options
     expected = _skeleton(
-        reasoner.algorithms, _named_factory(reasoner), reasoner.hidden_size, reasoner.hints, interfaces
+        reasoner.algorithms, reasoner.processor_name, options, reasoner.hidden_size, reasoner.hints, interfaces
     )
     tensors, wanted = _tensors(reasoner), _tensors(expected)
     misfits = [name for name in wanted if name not in tensors or tensors[name].shape != wanted[name].shape]
@@ -60,7 +60,7 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
         "narkit": __version__,
         "algorithms": list(reasoner.algorithms),
         "processor": reasoner.processor_name,
-        "processor_options": json.loads(reasoner.processor_options),
+        "processor_options": options,
         "hidden_size": reasoner.hidden_size,
         "hints": reasoner.hints.value,
     }
@@ -86,9 +86,8 @@ def load(path: str | os.PathLike) -> Reasoner:
             f"{path}: {UnknownNameError('processor', processor, PROCESSORS)}; "
             f"if it is your own, register it first: narkit.PROCESSORS[{processor!r}] = ..."
         )
-    factory = functools.partial(PROCESSORS[processor], **options) if options else processor
     try:
-        skeleton = _skeleton(names, factory, hidden_size, hints, interfaces)
+        skeleton = _skeleton(names, processor, options, hidden_size, hints, interfaces)
     except TypeError as error:
         raise ModelFileError(
             f"{path}: the processor {processor!r} does not take the options {options}: {error}"
@@ -117,8 +116,8 @@ def load(path: str | os.PathLike) -> Reasoner:
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
 
 
-def _named_factory(reasoner: Reasoner) -> Any:
-    """The name, or configured class, that makes the processor again; an error if a file cannot say it."""
+def _options_of(reasoner: Reasoner) -> dict[str, Any]:
+    """The options that make the processor again by its name; an error if a file cannot say both."""
     name = reasoner.processor_name
     if name not in PROCESSORS:
         raise ValueError(
@@ -127,15 +126,34 @@ def _named_factory(reasoner: Reasoner) -> Any:
         )
     if not reasoner.processor_options:
         raise ValueError(f"expected options of {name!r} that JSON can express (numbers, strings, lists), got others")
-    options = json.loads(reasoner.processor_options)
-    return functools.partial(PROCESSORS[name], **options) if options else name
+    return json.loads(reasoner.processor_options)
 
 
-def _skeleton(algorithms: Any, processor: Any, hidden_size: int, hints: str, interfaces: Mapping[str, Any]) -> Reasoner:
-    """A reasoner with shapes in place of arrays: nothing is computed."""
+def _skeleton(
+    algorithms: Sequence[str],
+    processor: str,
+    options: Mapping[str, Any],
+    hidden_size: int,
+    hints: str,
+    interfaces: Mapping[str, Any],
+) -> Reasoner:
+    """A reasoner with shapes in place of arrays: nothing is computed.
+
+    It is kept, since tables are made of hundreds of files, and making it takes longer than reading one.
+    """
+    written = json.dumps([list(algorithms), processor, dict(options), hidden_size, hints, dict(interfaces)])
+    # Names may come to stand for others, and of which type numbers are is a setting of JAX.
+    stands_for = (PROCESSORS[processor], *(ALGORITHMS[name] for name in algorithms))
+    return _kept_skeleton(written, stands_for, jax.dtypes.canonicalize_dtype(float))
+
+
+@functools.lru_cache(maxsize=512)
+def _kept_skeleton(written: str, stands_for: tuple[Any, ...], numbers: np.dtype) -> Reasoner:
+    algorithms, processor, options, hidden_size, hints, interfaces = json.loads(written)
+    factory = functools.partial(PROCESSORS[processor], **options) if options else processor
 
     def make(key: Any) -> Reasoner:
-        return Reasoner(tuple(algorithms), processor, hidden_size, hints, **interfaces, key=key)
+        return Reasoner(tuple(algorithms), factory, hidden_size, hints, **interfaces, key=key)
 
     return eqx.filter_eval_shape(make, jax.eval_shape(jax.random.key, 0))
 
