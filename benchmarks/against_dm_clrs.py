@@ -48,14 +48,12 @@ Tell = Callable[[int, float, float], None]
 
 def train_narkit(processor: str, algorithm: str, seed: int, given: argparse.Namespace, tell: Tell) -> None:
     import narkit
-    from narkit import compiler
     from narkit.training.presets import preset
 
     class Telling(narkit.Callback):
         def on_point(self, trainer: Any, point: Any) -> None:
             tell(point.step, point.train_loss[0], point.scores["id"][0])
 
-    compiler.OPTIONS["cpu"] = {}  # what XLA does by itself is quicker for these processors
     config = preset(
         "clrs2022",
         algorithms=algorithm,
@@ -326,4 +324,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    if NARKIT in sys.argv:
+        from narkit import compiler
+
+        compiler.OPTIONS["cpu"] = {}  # what XLA does by itself is quicker for these processors
     main()
