@@ -30,7 +30,6 @@ SETTINGS = {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "XLA_FLAGS": " ".join(XLA_OPTIONS),
     "NUMBA_OPT": "1",  # not 0, with which Numba keeps nothing
-    "NUMBA_LOOP_VECTORIZE": "0",  # a quarter of the time of compiling; instances are too small to gain by it
     "JAX_COMPILATION_CACHE_DIR": str(FOLDER / "programs"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     # Numba's names do not say how much was optimised, so that these are kept apart from those of everyday use.
