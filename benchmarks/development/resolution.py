@@ -32,19 +32,15 @@ def main() -> None:
         network, missed, nearest = narkit.load(name), [], []
         for part in range(PARTS):
             batch = benchmark_set("binary_search", SIZE, PART, seed=1000 + part)
-            found = np.asarray(narkit.predict(network, batch, keep_hints=False).outputs["return"])
-            found = found.argmax(-1) if found.ndim > 1 else found
+            found = narkit.predict(network, batch, keep_hints=False).outputs["return"].argmax(-1)
             missed.append(np.abs(found - batch.outputs["return"].argmax(-1)))
             targets = np.ravel(batch.inputs["target"])
             nearest += [nearest_key(target, keys) for target, keys in zip(targets, batch.inputs["key"], strict=True)]
         by, groups = np.concatenate(missed), np.digitize(nearest, EDGES)
         right = [f"{100 * np.mean(by[groups == g] == 0):.1f} % of {sum(groups == g)}" for g in range(len(EDGES) + 1)]
-        print(
-            f"{name}: right {100 * np.mean(by == 0):.1f} %, off by one {100 * np.mean(by == 1):.1f} %, by more", end=" "
-        )
-        print(
-            f"{100 * np.mean(by > 1):.1f} %; by distance ({', '.join(map(str, EDGES))}): {', '.join(right)}", flush=True
-        )
+        errors = f"off by one {100 * np.mean(by == 1):.1f} %, by more {100 * np.mean(by > 1):.1f} %"
+        distances = f"by distance ({', '.join(map(str, EDGES))}): {', '.join(right)}"
+        print(f"{name}: right {100 * np.mean(by == 0):.1f} %, {errors}; {distances}", flush=True)
 
 
 if __name__ == "__main__":
