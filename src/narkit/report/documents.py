@@ -41,7 +41,7 @@ def with_part(document: str, part: str, command: str) -> str:
 
 def readme_part(grid: Grid) -> str:
     """The README's results: one small table of averages, and what was reproduced in a sentence."""
-    columns = [column for column in grid.columns if tables.has_ours(grid, column)]
+    columns = _leading_first(grid)
     lines = ["| System | Ours | Published | Difference |", "| --- | ---: | ---: | ---: |"]
     for column in columns:
         scores, theirs = grid.column(column), tables.published_average(column, paper.labels())
@@ -49,6 +49,18 @@ def readme_part(grid: Grid) -> str:
         cells = [text(cell) for cell in (ours, theirs, tables.difference(theirs, ours))]
         lines.append(f"| {column.title} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *_found(grid, columns), ""])
+
+
+def _leading_first(grid: Grid) -> list[System]:
+    """The columns that show ours: what nobody has published first, and the best of it before the others."""
+    columns = [column for column in grid.columns if tables.has_ours(grid, column)]
+
+    def place(column: System) -> tuple[bool, float]:
+        average = grid.column(column).average_of_those_run()
+        published = bool(tables.algorithm_scores(column))
+        return published, 0.0 if published or average is None else -average.mean
+
+    return sorted(columns, key=place)
 
 
 def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
@@ -117,7 +129,7 @@ def headline_table(grid: Grid) -> Table:
 
     While cells are missing, also those over the others.
     """
-    columns = [column for column in grid.columns if tables.has_ours(grid, column)]
+    columns = _leading_first(grid)
     complete, rows = tables.is_complete(grid, columns), []
     groups = {"average_of_algorithms": "Average over 30", "average_of_categories": "Average of 8 categories"}
     if not complete:
