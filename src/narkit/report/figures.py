@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -155,13 +156,13 @@ def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
             if absent:
                 words, height = "not run yet", 0.5
                 if len(absent) < len(columns):
-                    words, height = f"{', '.join(absent)}: not run", 0.04
+                    words, height = textwrap.fill(f"{', '.join(absent)}: not run", 30), 0.04
                 axis.text(0.5, height, words, transform=axis.transAxes, ha="center", color=FAINT, fontsize=8)
         longest = max((record.steps for record in grid.cells.values()), default=10_000)
         axes[-1, -1].set_xticks([0, longest / 2, longest], ["0", f"{longest // 2:,}", f"{longest:,}"])
         figure.suptitle(_curve_title(grid, validation), fontsize=10, x=0.01, ha="left")
         lines = [Line2D([], [], color=colour[c.name], label=_short(c), linewidth=2) for c in columns]
-        place = "outside upper right"
+        place = "outside lower center"
         figure.legend(handles=lines, loc=place, ncols=max(2, len(lines)), labelcolor="linecolor", frameon=False)
     return figure
 
@@ -189,7 +190,7 @@ def _short(column: System) -> str:
 def _curve_title(grid: Grid, validation: str) -> str:
     sizes = {v.size for record in grid.cells.values() for v in record.config.validations if v.name == validation}
     of_size = f" at size {' or '.join(map(str, sorted(sizes)))}" if sizes else ""
-    return f"Validation score{of_size} in % over training steps: mean of the seeds, and from the lowest to the highest"
+    return f"Validation score{of_size} of raw weights in % over training steps: mean of the seeds, lowest to highest"
 
 
 def _draw_curve(axis: Axes, record: RunRecord, colour: str, validation: str) -> None:
