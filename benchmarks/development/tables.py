@@ -167,10 +167,8 @@ def column_of_team_plus() -> str:
         written = [f"{means[key]:.2f}" if key in means else "" for key in columns]
         gained = [f"{means['ood_average'] - means[key]:+.2f}" if key in means else "" for key in others]
         rows.append([f"**{title}**", "", *written, *gained])
-    spreads = (
-        f"{statistics.mean(statistics.stdev(scores) for scores in column.values()):.1f}" if list(column) == names else ""
-        for column in columns.values()
-    )
+    whole = (column.values() if list(column) == names else [] for column in columns.values())
+    spreads = (f"{statistics.mean(map(statistics.stdev, column)):.1f}" if column else "" for column in whole)
     rows.append([f"**mean spread over seeds, all {len(names)}**", "", *spreads, "", ""])
     return table(head, rows)
 

@@ -46,16 +46,22 @@ def losses(
 def assert_network_equals_plain_one(reasoner: narkit.Reasoner, loss: Any) -> None:
     with emulated():
         assert accelerate(reasoner).fast
-    expected, expected_gradients = jax.jit(jax.value_and_grad(loss))(reasoner)
+    plain = jax.jit(jax.value_and_grad(loss))
+    expected, expected_gradients = plain(reasoner)
     with emulated():
         # Another function, so that the program is not the same.
         value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
     assert_same_gradients(gradients, expected_gradients)
-    terms, expected_terms = (
-        jnp.concatenate(jax.tree.leaves(found.attention_terms)) for found in (gradients, expected_gradients)
+    # These few numbers are long sums that cancel, so they may move as far as they do if weights are rounded as kernels
+    # round what they read.
+    _, rounded = plain(jax.tree.map(lambda x: x.astype(jnp.float16).astype(x.dtype), reasoner))
+    terms, expected_terms, rounded_terms = (
+        jnp.concatenate(jax.tree.leaves(found.attention_terms)) for found in (gradients, expected_gradients, rounded)
     )
-    assert jnp.linalg.norm(terms - expected_terms) < 0.05 * jnp.linalg.norm(expected_terms)
+    norm, moved = jnp.linalg.norm(expected_terms), jnp.linalg.norm(rounded_terms - expected_terms)
+    assert moved < 0.2 * norm
+    assert jnp.linalg.norm(terms - expected_terms) < 0.05 * norm + moved
 
 
 @pytest.mark.slow

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.narrow_product import narrow_product
+from narkit.fused.edge_product import edge_product
+from narkit.fused.narrow_product import MOST_SUMMED, narrow_product
+from narkit.loops.deferred_gradients import SAVED
 
 MOST_FEATURES = 48
 """Kernels hold them in registers; latents of more features are read as plain arrays."""
-
-MOST_SUMMED = 8  # features of products that are made as sums
 
 
 class NarrowLatents(NamedTuple):
@@ -30,7 +30,6 @@ class NarrowLatents(NamedTuple):
     def wide(self) -> Float[Array, "sample node node hidden"]:
         """The latents themselves, in float32: features may be numbers that are compared with each other."""
         if self.features.shape[-1] <= MOST_SUMMED:
-            product = narrow_product(self.features, self.weight)
-        else:
-            product = jnp.matmul(self.features, self.weight, precision=jax.lax.Precision.HIGHEST)
-        return jax.nn.relu(product + self.bias)
+            return jax.nn.relu(narrow_product(self.features, self.weight) + self.bias)
+        product = edge_product(self.features, self.weight, jax.lax.Precision.HIGHEST)
+        return jax.nn.relu(checkpoint_name(product + self.bias, SAVED))

@@ -9,7 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from narkit.fused.edge_product import sum_of_products
 from narkit.loops.deferred_gradients import LARGEST_FACTOR
+
+MOST_SUMMED = 8  # scalars whose products are made as sums, whatever their size
 
 
 def narrow_product(
@@ -40,7 +43,10 @@ def _forward(scalars: Array, directions: Array, offset: Array) -> tuple[Array, t
 
 def _backward(saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array, Array]:
     scalars, directions = saved
-    d_scalars = jnp.sum(cotangent[..., None, :] * directions, axis=-1)
+    if _is_long(scalars, cotangent):
+        d_scalars = jnp.matmul(cotangent, directions.T, precision=jax.lax.Precision.HIGHEST)
+    else:
+        d_scalars = jnp.sum(cotangent[..., None, :] * directions, axis=-1)
     return d_scalars, *gradients_of_directions(scalars, cotangent)
 
 
@@ -48,15 +54,23 @@ def gradients_of_directions(
     scalars: Float[Array, "*axes scalar"], cotangent: Float[Array, "*axes hidden"]
 ) -> tuple[Float[Array, "scalar hidden"], Float[Array, " hidden"]]:
     """The gradients of the directions and of the offset of `scalars @ directions + offset`."""
+    is_long = _is_long(scalars, cotangent)
     # The offset goes with a scalar that is always one, so that the cotangents are read once for both. Where a time loop
     # keeps the scalars, it adds the ones after it ends.
     scalars = jax.lax.pad(scalars, np.ones((), scalars.dtype), [(0, 0, 0)] * (scalars.ndim - 1) + [(0, 1, 0)])
     rows = tuple(range(cotangent.ndim - 1))
     if cotangent.size <= LARGEST_FACTOR:  # a product that a time loop finishes for all steps at once
         joint = jax.lax.dot_general(scalars, cotangent, ((rows, rows), ((), ())))
+    elif is_long:
+        joint = sum_of_products(scalars, cotangent, jax.lax.Precision.HIGHEST)
     else:
         joint = jnp.sum(scalars[..., None] * cotangent[..., None, :], axis=rows)
     return joint[:-1], joint[-1]
+
+
+def _is_long(scalars: Array, cotangent: Array) -> bool:
+    """Whether sums would read the cotangents more often than a library's products."""
+    return scalars.shape[-1] > MOST_SUMMED and cotangent.size > LARGEST_FACTOR and cotangent.ndim > 2
 
 
 _outer_sum: Any = jax.custom_vjp(_sum)

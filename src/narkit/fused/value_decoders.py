@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from narkit.fused.edge_features import EdgeFeatures
+from narkit.fused.edge_product import edge_product
 from narkit.fused.edge_readout import EdgeValue, EdgeValueKind, edge_readout
 from narkit.fused.readout import ReadoutWeights, Value, ValueKind, readout
 from narkit.models.encoders import num_scalars
@@ -55,7 +56,7 @@ class FusedEdgeDecoders(eqx.Module):
         if edges.narrow_latents is not None:
             further = (edges.narrow_latents, linear.dense_weights[0])
         elif edges.latents:
-            further = edges.latents[0] @ linear.dense_weights[0]
+            further = edge_product(edges.latents[0], linear.dense_weights[0])
         at = zip(self.on_edges.starts, self.on_edges.widths, strict=True)
         values = [EdgeValue(EDGE_VALUES[kind], *columns) for kind, columns in zip(self.kinds, at, strict=True)]
         basis = linear.basis

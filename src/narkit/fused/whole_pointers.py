@@ -16,6 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.edge_features import EdgeFeatures
+from narkit.fused.edge_product import edge_product
 from narkit.fused.node_product import NodeWeights, node_product
 from narkit.loops.deferred_gradients import SAVED, STACKED, stack_cotangent
 from narkit.models.decoders import Decoder
@@ -106,7 +107,10 @@ class FusedEdgePointerDecoder(eqx.Module):
 
     def read_edges(self, edges: EdgeFeatures) -> tuple[Float[Array, "batch node node hidden"] | None, Array]:
         """What the usual logits read of edges, if it is made here, and what the others read."""
-        outputs = self.on_edges(edges.scalars, *edges.latents)
+        outputs = self.on_edges.basis(edges.scalars)
+        for latents, weight in zip(edges.latents, self.on_edges.dense_weights, strict=True):
+            outputs = outputs + edge_product(latents, weight)
+        outputs = checkpoint_name(outputs, SAVED)
         return outputs[..., : self.usual] if self.usual else None, outputs[..., self.usual :]
 
     def __call__(
