@@ -76,32 +76,32 @@ def measure(algorithm: str, size: int, count: int) -> dict[str, Any]:
 
     warnings.simplefilter("ignore", narkit.solve.TrainingRangeWarning)  # type: ignore[attr-defined]
     first, *others = instances(algorithm, size, count + 1)
-    rooms: set[int] = set()
+    lengths: set[int] = set()
     compiling = float("nan")
     rows = []
     for place, given in enumerate([first, *others]):
-        wall, processor = time.perf_counter(), time.process_time()
+        elapsed, processor = time.perf_counter(), time.process_time()
         answer = narkit.solve(algorithm, **given)
         str(answer)
-        wall, processor = time.perf_counter() - wall, time.process_time() - processor
-        room = len(bin(max(63, answer.instance.num_steps - 1)))  # instances of another length may compile again
-        if room in rooms:
-            rows.append((wall, processor, int(answer.instance.lengths[0])))
+        elapsed, processor = time.perf_counter() - elapsed, time.process_time() - processor
+        length = len(bin(max(63, answer.instance.num_steps - 1)))  # instances of another length may compile again
+        if length in lengths:
+            rows.append((elapsed, processor, int(answer.instance.lengths[0])))
         elif place == 0:
-            compiling = wall
-        rooms.add(room)
-    walls, processors, steps = (np.array(column) for column in zip(*rows, strict=True))
+            compiling = elapsed
+        lengths.add(length)
+    seconds, processors, steps = (np.array(column) for column in zip(*rows, strict=True))
     allowed = np.array([bound(int(number)) for number in steps])
-    worst = int(np.argmax(walls / allowed))
+    worst = int(np.argmax(seconds / allowed))
     return {
         "algorithm": algorithm,
         "first_s": compiling,
-        "fastest_ms": 1e3 * float(walls.min()),
-        "median_ms": 1e3 * float(np.median(walls)),
+        "fastest_ms": 1e3 * float(seconds.min()),
+        "median_ms": 1e3 * float(np.median(seconds)),
         "median_processor_ms": 1e3 * float(np.median(processors)),
-        "worst_ms": 1e3 * float(walls[worst]),
+        "worst_ms": 1e3 * float(seconds[worst]),
         "worst_steps": int(steps[worst]),
-        "within_bound": bool(np.median(walls / allowed) <= 1.0),
+        "within_bound": bool(np.median(seconds / allowed) <= 1.0),
     }
 
 
@@ -114,13 +114,13 @@ def from_shell(size: int, repeats: int) -> dict[str, Any]:
         words = ["solve", "dijkstra", "--matrix", str(path), "--source", str(given["source"])]
         times = []
         for _ in range(repeats + 1):
-            wall, before = time.perf_counter(), os.times()
+            elapsed, before = time.perf_counter(), os.times()
             subprocess.run([sys.executable, "-m", "narkit", *words], check=True, stdout=subprocess.DEVNULL)
             after = os.times()
             processor = after.children_user - before.children_user + after.children_system - before.children_system
-            times.append((time.perf_counter() - wall, processor))
-    walls, processors = zip(*times[1:], strict=True)
-    return {"fastest_s": min(walls), "median_s": float(np.median(walls)), "processor_s": min(processors)}
+            times.append((time.perf_counter() - elapsed, processor))
+    seconds, processors = zip(*times[1:], strict=True)
+    return {"fastest_s": min(seconds), "median_s": float(np.median(seconds)), "processor_s": min(processors)}
 
 
 def main() -> None:

@@ -147,7 +147,7 @@ product_of_halves.defvjp(
 
 @jax.custom_vjp
 def normalised(x: Array) -> Array:
-    """Rows of mean zero and variance one; the way back reads them rounded."""
+    """Rows of mean zero and variance one; the backward pass reads them rounded."""
     centred = x - x.mean(-1, keepdims=True)
     return centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
 

@@ -210,7 +210,7 @@ def outer(x: Array, d: Array) -> Array:
 
 @jax.custom_vjp
 def product(x: Array, weights: Array) -> Array:
-    """Rounded operands, forth and back."""
+    """Rounded operands, forward and backward."""
     return rounded(x) @ rounded(weights)
 
 

@@ -264,23 +264,25 @@ KERNELS = {  # forward, backward
 
 @pytest.mark.parametrize("processor", KERNELS)
 def test_kernels_run_once_per_step_and_direction(processor: str) -> None:
-    """The time loop keeps what kernels give on the way forth, and finishes the gradients of weights after the loop."""
+    """The time loop keeps what kernels give forward, and finishes the gradients of weights after the loop."""
     reasoner, loss = network_and_loss("bfs", processor)
     with emulated():
         program = jax.make_jaxpr(jax.grad(loss))(reasoner)
         evaluation = jax.make_jaxpr(lambda network: loss(network))(reasoner)
-    forth, back = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
+    forward_loop, backward_loop = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
     forward, backward = KERNELS[processor]
-    assert kernels_of(forth) == Counter([*(f"{name}_forward_saving" for name in forward), "update_forward"])
-    assert kernels_of(back) == Counter([*(f"{name}_backward" for name in backward), "update_backward"])
+    assert kernels_of(forward_loop) == Counter([*(f"{name}_forward_saving" for name in forward), "update_forward"])
+    assert kernels_of(backward_loop) == Counter([*(f"{name}_backward" for name in backward), "update_backward"])
     # Latents that output decoders read are made once more, after the loop.
     again = [name for name in forward if name != "messages"]
     after = [f"{name}_forward_saving" for name in again] + [f"{name}_backward" for name in backward if again][1:]
-    assert kernels_of(operations(program.jaxpr)) == kernels_of(forth) + kernels_of(back) + Counter(after)
+    assert kernels_of(operations(program.jaxpr)) == kernels_of(forward_loop) + kernels_of(backward_loop) + Counter(
+        after
+    )
     assert kernels_of(operations(evaluation.jaxpr)) == Counter(
         [f"{name}_forward" for name in (*forward, *again)] + ["update_forward"]
     )
-    in_loops = [eqn.params for eqn in (*forth, *back) if eqn.primitive.name == "fused_kernel"]
+    in_loops = [eqn.params for eqn in (*forward_loop, *backward_loop) if eqn.primitive.name == "fused_kernel"]
     assert all(params["rows"].ends for params in in_loops), "kernels that do not know which samples have ended"
-    made = [eqn.outvars[0].aval.shape for eqn in back if eqn.primitive.name == "dot_general"]
+    made = [eqn.outvars[0].aval.shape for eqn in backward_loop if eqn.primitive.name == "dot_general"]
     assert not [shape for shape in made if shape[-2:] == (128, 128)]

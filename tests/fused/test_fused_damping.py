@@ -79,12 +79,12 @@ def test_damping_launches_nothing(algorithm: str, processor: str) -> None:
     def kinds(body: list[Any]) -> Counter[Any]:
         return Counter((eqn.primitive.name, eqn.params.get("kernel"), eqn.params.get("rows")) for eqn in body)
 
-    (forth, back), (damped_forth, damped_back) = bodies(DEFAULT_UNROLLING), bodies(DAMPED)
-    assert kinds(damped_forth) == kinds(forth)
-    added = kinds(damped_back) - kinds(back)
-    assert set(added) == {("mul", None, None)} and not kinds(back) - kinds(damped_back)
-    producer = {var: eqn.primitive.name for eqn in damped_back for var in eqn.outvars}
-    damped = [eqn.invars[1] for eqn in damped_back if eqn.primitive.name == "mul" and is_half(eqn.invars[0])]
+    (forward, backward), (damped_forward, damped_backward) = bodies(DEFAULT_UNROLLING), bodies(DAMPED)
+    assert kinds(damped_forward) == kinds(forward)
+    added = kinds(damped_backward) - kinds(backward)
+    assert set(added) == {("mul", None, None)} and not kinds(backward) - kinds(damped_backward)
+    producer = {var: eqn.primitive.name for eqn in damped_backward for var in eqn.outvars}
+    damped = [eqn.invars[1] for eqn in damped_backward if eqn.primitive.name == "mul" and is_half(eqn.invars[0])]
     assert len(damped) == added.total()
     assert {producer[var] for var in damped} <= {"add_any", "slice"}
 
@@ -103,8 +103,8 @@ def test_the_preset_plus_runs_in_kernels(processor: str) -> None:
         assert programs.acceleration.fast
         state = jax.eval_shape(programs.initial_state)
         program = jax.make_jaxpr(programs._train_step)(state, packed(config, 0), programs._seeds)
-    forth, back = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
-    assert "update_forward" in kernels_of(forth) and "update_backward" in kernels_of(back)
+    forward, backward = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
+    assert "update_forward" in kernels_of(forward) and "update_backward" in kernels_of(backward)
 
 
 def packed(config: TrainConfig, step: int) -> PackedBatch:

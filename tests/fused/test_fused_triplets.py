@@ -67,12 +67,12 @@ def test_kernels_run_once_per_step_and_direction() -> None:
     reasoner, loss = network_and_loss("bfs", "triplet_gmpnn")
     with emulated():
         program = jax.make_jaxpr(jax.grad(loss))(reasoner)
-    forth, back = (
+    forward, backward = (
         Counter(eqn.params["kernel"].name for eqn in body if eqn.primitive.name == "fused_kernel")
         for body in loop_bodies(program.jaxpr)
         if any(eqn.primitive.name == "fused_kernel" for eqn in body)
     )
     parts = ["messages", "triplets"]
     both = ["node_product", "node_product", "update", "latent_pointer", "readout"]  # of terms, and of decoders
-    assert forth == Counter([f"{part}_forward_saving" for part in parts] + [f"{part}_forward" for part in both])
-    assert back == Counter(f"{part}_backward" for part in (*parts, *both))
+    assert forward == Counter([f"{part}_forward_saving" for part in parts] + [f"{part}_forward" for part in both])
+    assert backward == Counter(f"{part}_backward" for part in (*parts, *both))

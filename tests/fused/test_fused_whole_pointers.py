@@ -108,12 +108,12 @@ def test_kernels_run_once_per_step_and_direction() -> None:
     reasoner, loss = losses("floyd_warshall", 4)
     with availability.use("fused"):
         program = jax.make_jaxpr(jax.grad(loss))(reasoner)
-    forth, back = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
+    forward, backward = (body for body in loop_bodies(program.jaxpr) if kernels_of(body))
     names = ("messages", "features", "triplets")
-    assert kernels_of(forth) == {**{f"{name}_forward_saving": 1 for name in names}, "update_forward": 1}
+    assert kernels_of(forward) == {**{f"{name}_forward_saving": 1 for name in names}, "update_forward": 1}
     names = ("messages", "attention", "triplets", "update")
-    assert kernels_of(back) == {f"{name}_backward": 1 for name in names}
-    made = [var.aval.shape for eqn in (*forth, *back) for var in eqn.outvars]
+    assert kernels_of(backward) == {f"{name}_backward": 1 for name in names}
+    made = [var.aval.shape for eqn in (*forward, *backward) for var in eqn.outvars]
     assert not [shape for shape in made if shape[-4:] == (4, 4, 4, 128)]
 
 

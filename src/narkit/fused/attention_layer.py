@@ -35,7 +35,7 @@ class FusedTripletEdgeAttention(eqx.Module):
         layer = self.layer
         vectors = (*layer.vectors_of_pairs(nodes, edges, graph), layer.value(edges))
         if fits(edges):
-            # The kernels make these vectors themselves; the way back starts from here.
+            # The kernels make these vectors themselves; the backward pass starts from here.
             inputs = jax.lax.stop_gradient((layer, nodes, edges, graph, mask))
             return _by_kernels(inputs, layer.attention, vectors)
         return _mix(layer, vectors, mask)
@@ -62,8 +62,8 @@ def _mix(layer: TripletEdgeAttention, vectors: tuple, mask: Mask | None) -> Arra
 
 
 def _latents_by_kernels(inputs: tuple, attention: Array, vectors: tuple) -> Array:
-    """The edge latents of `(layer, nodes, edges, graph, mask)`. The rest is what they are functions of on the way back:
-    nobody reads it on the way forth, so without a gradient it is not computed.
+    """The edge latents of `(layer, nodes, edges, graph, mask)`. The rest is what they are functions of backward:
+    nobody reads it forward, so without a gradient it is not computed.
     """
     layer, nodes, edges, graph, mask = inputs
     on_nodes = side_by_side([layer.node_i, layer.node_j, layer.node_k])

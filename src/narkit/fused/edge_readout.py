@@ -1,4 +1,4 @@
-"""The logits of hints of edges that do not point, and what the next step reads of them: a kernel forth and one back.
+"""The logits of hints of edges that do not point, and what the next step reads of them, in a kernel for each direction.
 
     logit_ij = a_i + b_j + s_ij D + c        (and, where edges have latents, + ReLU(m_ij O + o) L)
 

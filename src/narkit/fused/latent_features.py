@@ -14,8 +14,8 @@ The scalars of an edge are those of both its directions, `[s_ij || s_ji]`, where
 s_ji is s_ij with its halves exchanged.
 
 The forward kernel is the attention's part of that in `messages`, and so is the backward kernel, which also reads
-gradients of averages of s_jk. Whoever adds to the logits gets the weights alpha, too, made of what the way back reads,
-and may give gradients of them.
+gradients of averages of s_jk. Whoever adds to the logits gets the weights alpha, too, made of what the backward pass
+reads, and may give gradients of them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def forward(terms: Array, scalars: Array, weights: FeatureWeights, options: Opti
 def forward_saving(
     terms: Array, scalars: Array, weights: FeatureWeights, options: Options, added: Array | None
 ) -> Saved:
-    """The same, with what the way back needs."""
+    """The same, with what the backward pass needs."""
     maxima, winners = [], None
     if weights.maxima is not None:
         highest, winners = triplet_messages.forward(terms, scalars, weights.maxima, save=True)

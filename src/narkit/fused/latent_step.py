@@ -62,7 +62,7 @@ def _primal(terms, scalars, hidden, weights, added, options):
 
 
 def _forward(terms, scalars, hidden, weights, added, options):
-    # A time loop keeps what is named so for its way back, in place of running the kernels once more.
+    # A time loop keeps what is named so for its backward pass, in place of running the kernels once more.
     keep = lambda values: jax.tree.map(lambda value: checkpoint_name(value, SAVED), values)  # noqa: E731
     saved = keep(latent_features.forward_saving(terms, scalars, weights.features, options.features, added))
     sent = keep(messages.forward_saving(terms, saved.features, weights.messages, options.messages))

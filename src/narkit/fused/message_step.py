@@ -43,7 +43,7 @@ def _primal(terms, scalars, hidden, message_weights, update_weights, connected, 
 
 
 def _forward(terms, scalars, hidden, message_weights, update_weights, connected, options):
-    # A time loop keeps what is named so for its way back, in place of running the kernels once more.
+    # A time loop keeps what is named so for its backward pass, in place of running the kernels once more.
     saved = messages.forward_saving(terms, scalars, message_weights, options, connected)
     saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
     result = checkpoint_name(update.forward(saved.message, terms, hidden, update_weights), SAVED)

@@ -311,7 +311,7 @@ def forward(
 def forward_saving(
     terms: Array, scalars: Array, weights: MessageWeights, options: Options, connected: Array | None = None
 ) -> Saved:
-    """The same, with what the way back needs."""
+    """The same, with what the backward pass needs."""
     samples, n = terms.shape[:2]
     num_products = len(weights.products)
     record = (n + 1 + scalars.shape[-1]) if weights.attention is not None else 1

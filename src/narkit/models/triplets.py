@@ -27,7 +27,7 @@ def attention_logits(
 ) -> Float[Array, "head node node node"]:
     """Logits of Triplet Edge Attention: `sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, per head.
 
-    The heads split the hidden features: `head * width = hidden`. Loops over time keep them for the way back.
+    The heads split the hidden features: `head * width = hidden`. Loops over time keep them for the backward pass.
     """
     return checkpoint_name(_attention(pair_ij, pair_ik, pair_jk, weights, slope), SAVED)
 

@@ -225,7 +225,7 @@ def _shape_key(batch: DeviceBatch) -> tuple:
 
 
 def _restorer(skeleton: Reasoner):
-    """The way back from a parameter vector to a network of the skeleton's structure."""
+    """The inverse: from a parameter vector to a network of the skeleton's structure."""
     leaves, structure = jax.tree.flatten(skeleton)
     ends = np.cumsum([leaf.size for leaf in leaves])
 
