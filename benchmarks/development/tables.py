@@ -173,6 +173,37 @@ def column_of_team_plus() -> str:
     return table(head, rows)
 
 
+def where_rows_lose() -> str:
+    """What the chosen networks of TEAM+ score at 16, 32 and 64 nodes, and at which size a row loses most."""
+    folder = ROOT / "results" / "plus" / "team_plus"
+    head = [
+        "algorithm",
+        "loses",
+        "parameters",
+        "at 16, validation",
+        "at 32, validation",
+        "at 64, test",
+        "lowest seed at 64",
+    ]
+    rows = []
+    for name in sorted(path.stem for path in folder.glob("*.json")):
+        record = json.loads((folder / f"{name}.json").read_text())
+        points = {point["step"]: point["average_scores"] for point in record["curve"]}
+        chosen = enumerate(record["selected"]["ood_average"]["steps"])
+        near, far = zip(*((points[step]["id"][seed], points[step]["ood"][seed]) for seed, step in chosen), strict=True)
+        tested = official("plus/team_plus", "ood_average", name)
+        scores = [[100 * score for score in near], [100 * score for score in far], tested]
+        means = [statistics.mean(values) for values in scores]
+        lost = {"up to 16": 100 - means[0], "from 16 to 32": means[0] - means[1], "from 32 to 64": means[1] - means[2]}
+        most = max(lost, key=lambda size: lost[size])
+        where = f"{lost[most]:.1f} {most}" if lost[most] >= LEAST_LOSS else "nowhere"
+        rows.append([name, where, f"{record['parameters']:,}", *map(cell, scores), f"{min(tested):.1f}"])
+    return table(head, rows)
+
+
+LEAST_LOSS = 2.0  # points between two sizes; below that a row is said to lose nowhere
+
+
 def difference(scores: dict[str, list[float]], others: dict[str, list[float]], name: str) -> str:
     if name not in others:
         return ""
@@ -192,6 +223,7 @@ def main() -> int:
     written = between_marks(text, "development runs", development_runs())
     written = between_marks(written, "runs of protocols", runs_of_protocols())
     written = between_marks(written, "column of TEAM+", column_of_team_plus())
+    written = between_marks(written, "where rows lose", where_rows_lose())
     written = between_marks(written, "ablation", ablation())
     if "--check" in sys.argv:
         return 0 if written == text else 1
