@@ -16,4 +16,4 @@ def test_one_real_cell_is_measured(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     row = (tmp_path / "cluster.md").read_text().strip().splitlines()[-1].split("|")
     workers, seconds, to_first_step = (float(word) for word in row[1:4])
-    assert workers == 1.0 and 0.0 < to_first_step < seconds
+    assert workers == 1.0 and 0.0 < to_first_step <= seconds  # both are rounded to a tenth
