@@ -76,20 +76,20 @@ def measure(algorithm: str, size: int, count: int) -> dict[str, Any]:
 
     warnings.simplefilter("ignore", narkit.solve.TrainingRangeWarning)  # type: ignore[attr-defined]
     first, *others = instances(algorithm, size, count + 1)
-    lengths: set[int] = set()
+    programs: set[int] = set()  # that are compiled, by how many steps they have room for
     compiling = float("nan")
     rows = []
     for place, given in enumerate([first, *others]):
-        elapsed, processor = time.perf_counter(), time.process_time()
+        start, processor_start = time.perf_counter(), time.process_time()
         answer = narkit.solve(algorithm, **given)
         str(answer)
-        elapsed, processor = time.perf_counter() - elapsed, time.process_time() - processor
-        length = len(bin(max(63, answer.instance.num_steps - 1)))  # instances of another length may compile again
-        if length in lengths:
+        elapsed, processor = time.perf_counter() - start, time.process_time() - processor_start
+        program = len(bin(max(63, answer.instance.num_steps - 1)))  # instances of another length may compile again
+        if program in programs:
             rows.append((elapsed, processor, int(answer.instance.lengths[0])))
         elif place == 0:
             compiling = elapsed
-        lengths.add(length)
+        programs.add(program)
     seconds, processors, steps = (np.array(column) for column in zip(*rows, strict=True))
     allowed = np.array([bound(int(number)) for number in steps])
     worst = int(np.argmax(seconds / allowed))
@@ -114,11 +114,11 @@ def from_shell(size: int, repeats: int) -> dict[str, Any]:
         words = ["solve", "dijkstra", "--matrix", str(path), "--source", str(given["source"])]
         times = []
         for _ in range(repeats + 1):
-            elapsed, before = time.perf_counter(), os.times()
+            start, before = time.perf_counter(), os.times()
             subprocess.run([sys.executable, "-m", "narkit", *words], check=True, stdout=subprocess.DEVNULL)
             after = os.times()
             processor = after.children_user - before.children_user + after.children_system - before.children_system
-            times.append((time.perf_counter() - elapsed, processor))
+            times.append((time.perf_counter() - start, processor))
     seconds, processors = zip(*times[1:], strict=True)
     return {"fastest_s": min(seconds), "median_s": float(np.median(seconds)), "processor_s": min(processors)}
 

@@ -134,11 +134,7 @@ def official(system: str, rule: str, algorithm: str) -> list[float]:
 
 
 def column_of_team_plus() -> str:
-    """The official test, row by row, and averages over the rows that both networks of the preset have.
-
-    A difference is marked with * where it is a loss that the goal forbids: more than two points, and more than the
-    standard error of the difference.
-    """
+    """The official test, row by row, and averages over all rows, those never used, and those both networks have."""
     plus = ROOT / "results" / "plus"
     names = sorted(path.stem for path in (plus / "team_plus").glob("*.json"))
     shared = [name for name in names if (plus / "triplet_gmpnn_plus" / f"{name}.json").exists()]
@@ -173,18 +169,14 @@ def column_of_team_plus() -> str:
     return table(head, rows)
 
 
+LEAST_LOSS = 2.0  # points between two sizes; below that a row is said to lose nowhere
+
+
 def where_rows_lose() -> str:
     """What the chosen networks of TEAM+ score at 16, 32 and 64 nodes, and at which size a row loses most."""
     folder = ROOT / "results" / "plus" / "team_plus"
-    head = [
-        "algorithm",
-        "loses",
-        "parameters",
-        "at 16, validation",
-        "at 32, validation",
-        "at 64, test",
-        "lowest seed at 64",
-    ]
+    sizes = ["at 16, validation", "at 32, validation", "at 64, test"]
+    head = ["algorithm", "loses", "parameters", *sizes, "lowest seed at 64"]
     rows = []
     for name in sorted(path.stem for path in folder.glob("*.json")):
         record = json.loads((folder / f"{name}.json").read_text())
@@ -201,10 +193,8 @@ def where_rows_lose() -> str:
     return table(head, rows)
 
 
-LEAST_LOSS = 2.0  # points between two sizes; below that a row is said to lose nowhere
-
-
 def difference(scores: dict[str, list[float]], others: dict[str, list[float]], name: str) -> str:
+    """How far a row is from another column's, with a * if lower by more than two points and the standard error."""
     if name not in others:
         return ""
     gained = statistics.mean(scores[name]) - statistics.mean(others[name])

@@ -69,7 +69,7 @@ def gradients_of_directions(
 
 
 def _is_long(scalars: Array, cotangent: Array) -> bool:
-    """Whether sums would read the cotangents more often than a library's products."""
+    """Whether gradients are made by products: sums over so many scalars read all cotangents again and again."""
     return scalars.shape[-1] > MOST_SUMMED and cotangent.size > LARGEST_FACTOR and cotangent.ndim > 2
 
 

@@ -52,12 +52,11 @@ def readme_part(grid: Grid) -> str:
 
 
 def _leading_first(grid: Grid) -> list[System]:
-    """The columns that show ours: what nobody has published first, and the best of it before the others."""
+    """The columns that show ours: what nobody has published first, complete ones and the best of them before others."""
     columns = [column for column in grid.columns if tables.has_ours(grid, column)]
 
     def place(column: System) -> tuple[bool, float]:
-        average = grid.column(column).average_of_those_run()
-        published = bool(tables.algorithm_scores(column))
+        average, published = grid.column(column).average(), bool(tables.algorithm_scores(column))
         return published, 0.0 if published or average is None else -average.mean
 
     return sorted(columns, key=place)
