@@ -53,8 +53,9 @@ def assert_network_equals_plain_one(reasoner: narkit.Reasoner, loss: Any) -> Non
         value, gradients = jax.jit(jax.value_and_grad(lambda network: loss(network)))(reasoner)
     assert float(value) == pytest.approx(float(expected), rel=1e-3)
     assert_same_gradients(gradients, expected_gradients)
-    # These few numbers are long sums that cancel. Weights rounded to half precision alone move them by 2 % (Floyd-Warshall
-    # at 16) and 4 % (optimal BST at 11), where kernels, which round activations, too, are 5.1 and 5.6 % off.
+    # These few numbers are long sums that cancel. Weights rounded to half precision alone move them by 2 %
+    # (Floyd-Warshall at 16) and 4 % (optimal BST at 11), where kernels, which round activations, too, are 5.1 and 5.6 %
+    # off.
     _, rounded = plain(jax.tree.map(lambda x: x.astype(jnp.float16).astype(x.dtype), reasoner))
     terms, expected_terms, rounded_terms = (
         jnp.concatenate(jax.tree.leaves(found.attention_terms)) for found in (gradients, expected_gradients, rounded)
