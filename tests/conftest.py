@@ -4,6 +4,7 @@ import gc
 import importlib
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,32 @@ def _check_shapes() -> None:
     importlib.import_module("narkit.fused.formulas")
 
 
+def _share_contexts() -> None:
+    """Lets the programs of a thread share what MLIR builds them in, which JAX makes anew for each.
+
+    Tests have thousands of tiny programs, of which that took a quarter of the time.
+    """
+    from jax._src.interpreters import mlir
+
+    make: Callable[[], Any] | None = getattr(mlir, "make_ir_context", None)
+    if make is not None:  # nothing promises that JAX keeps it
+        mlir.make_ir_context = _once_for_each_thread(make)
+
+
+def _once_for_each_thread(make: Callable[[], Any]) -> Callable[[], Any]:
+    kept = threading.local()
+
+    def get() -> Any:
+        if not hasattr(kept, "value"):
+            kept.value = make()
+        return kept.value
+
+    return get
+
+
 share_compiled_programs()  # before JAX and Numba are imported
 _check_shapes()
+_share_contexts()
 
 
 # Files that take longest, the longest first. Where workers share the files (`make test`), they begin with these, so
