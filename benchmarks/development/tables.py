@@ -2,7 +2,7 @@
 
 There are lines that the scripts here wrote, and records of the preset `development` that `narkit sweep --preset
 development --out results/development/ARM` wrote, where ARM is what the arm is called here. Those in the folder
-`ablation` are of the systems of `ablation.py`.
+`ablation` are of the systems of `ablation.py`; those in `early` are of binary search, not scored at size 64.
 
 `--check` writes nothing and fails if the document is not what the results say.
 """
@@ -27,6 +27,7 @@ FOLDER = ROOT / "results" / "development"
 RULES = {"sel_raw": "ood", "sel_average": "ood_average", "last_a9": "last_average"}  # what the columns are in records
 INSTANCES = "dev"  # the set that development runs are scored on
 ABLATION = "ablation"  # the folder of the ablation
+EARLY = "early"  # the folder of binary search, taken apart
 WHOLE = "team_plus"  # the system that nothing was taken out of
 
 
@@ -36,7 +37,7 @@ def lines(pattern: str) -> list[dict]:
 
 def records() -> list[dict]:
     paths = sorted(FOLDER.glob("*/*/*.json"))
-    return [of_record(path) for path in paths if path.parts[-3] != ABLATION]
+    return [of_record(path) for path in paths if path.parts[-3] not in (ABLATION, EARLY)]
 
 
 def of_record(path: Path) -> dict:
@@ -92,6 +93,26 @@ def ablation() -> str:
         cells = (cell(scores[name]) if name in scores else "" for name in names)
         rows.append([f"`{arm}`", f"{gained:+.1f} over {len(both)}", *cells])
     return table(["system", "difference", *names], rows)
+
+
+def early_binary_search() -> str:
+    """Averaged weights at sizes 16 and 32, the mean over all validations, and how far each system is from TEAM+."""
+    systems: dict[str, dict[str, list[float]]] = {}
+    for path in sorted((FOLDER / EARLY).glob("*/binary_search.json")):
+        points = [point["average_scores"] for point in json.loads(path.read_text())["curve"]]
+        systems[path.parts[-2]] = {
+            size: [100 * statistics.mean(seed) for seed in zip(*(point[size] for point in points), strict=True)]
+            for size in ("id", "ood")
+        }
+    whole = systems.pop(WHOLE, None)
+    if whole is None:
+        return "It has not been run.\n"
+    rows = [[f"`{WHOLE}`", cell(whole["id"]), cell(whole["ood"]), "", ""]]
+    for name, scores in sorted(systems.items(), key=lambda item: -statistics.mean(item[1]["ood"])):
+        gained = statistics.mean(scores["ood"]) - statistics.mean(whole["ood"])
+        error = standard_error(scores["ood"], whole["ood"])
+        rows.append([f"`{name}`", cell(scores["id"]), cell(scores["ood"]), f"{gained:+.1f}", f"{gained / error:+.1f}"])
+    return table(["system", "at 16", "at 32", "difference at 32", "in standard errors"], rows)
 
 
 def runs_of_protocols() -> str:
@@ -198,8 +219,12 @@ def difference(scores: dict[str, list[float]], others: dict[str, list[float]], n
     if name not in others:
         return ""
     gained = statistics.mean(scores[name]) - statistics.mean(others[name])
-    error = sum(statistics.variance(values) / len(values) for values in (scores[name], others[name])) ** 0.5
-    return f"{gained:+.1f}" + (" *" if gained < -2 - error else "")
+    return f"{gained:+.1f}" + (" *" if gained < -2 - standard_error(scores[name], others[name]) else "")
+
+
+def standard_error(one: list[float], other: list[float]) -> float:
+    """That of the difference of two means over seeds."""
+    return sum(statistics.variance(values) / len(values) for values in (one, other)) ** 0.5
 
 
 def between_marks(text: str, name: str, content: str) -> str:
@@ -215,6 +240,7 @@ def main() -> int:
     written = between_marks(written, "column of TEAM+", column_of_team_plus())
     written = between_marks(written, "where rows lose", where_rows_lose())
     written = between_marks(written, "ablation", ablation())
+    written = between_marks(written, "early binary search", early_binary_search())
     if "--check" in sys.argv:
         return 0 if written == text else 1
     DOCUMENT.write_text(written)

@@ -51,6 +51,21 @@ def test_the_ablation_is_a_table_of_systems(tmp_path, monkeypatch):
     assert "`ablation`" not in tables.development_runs()
 
 
+def test_early_binary_search_is_a_table_of_systems(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    tables = importlib.import_module("tables")
+    monkeypatch.setattr(tables, "FOLDER", tmp_path)
+    assert tables.early_binary_search() == "It has not been run.\n"
+    for system, (first, second) in {"team_plus": (0.7, 0.8), "without_scale": (0.8, 0.9)}.items():
+        curve = [{"average_scores": {"id": [first, second], "ood": [value, second]}} for value in (first, second)]
+        path = tmp_path / "early" / system / "binary_search.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"curve": curve}))
+    page = tables.early_binary_search()
+    assert "| `team_plus` | 75.0 ± 7.1 (2) | 77.5 ± 3.5 (2) |  |  |" in page
+    assert "| `without_scale` | 85.0 ± 7.1 (2) | 87.5 ± 3.5 (2) | +10.0 | +2.8 |" in page
+
+
 def test_every_system_of_the_ablation_differs_in_one_option(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPTS))
     systems = importlib.import_module("ablation")
