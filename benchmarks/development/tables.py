@@ -12,6 +12,9 @@ import statistics
 import sys
 from pathlib import Path
 
+from narkit import ALGORITHMS
+from narkit.spec import Kind
+
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "beyond.md"
 WRITTEN = "written by benchmarks/development/tables.py"
@@ -214,6 +217,61 @@ def where_rows_lose() -> str:
     return table(head, rows)
 
 
+HINTS_OF = {
+    "TEAM+": ("plus/team_plus", "ood_average"),
+    "Triplet-GMPNN, preset `plus`": ("plus/triplet_gmpnn_plus", "ood_average"),
+    "Triplet-GMPNN + OOD val, preset `paper`": ("paper/triplet_gmpnn", "ood"),
+    "TEAM": ("paper/team", "ood"),
+}
+"""Whose hints are compared: the folder of each, and its rule."""
+
+
+def hints_on_the_test(system: str, rule: str, algorithm: str) -> dict[str, list[float]]:
+    """The share of right values of every hint that is not a scalar, by seed, in percent (of masks F1)."""
+    path = ROOT / "results" / system / f"{algorithm}.json"
+    if not path.exists():
+        return {}
+    spec = ALGORITHMS[algorithm].spec
+    seeds = json.loads(path.read_text())["test_hints"][algorithm][rule]
+    return {hint: [100 * seed[hint] for seed in seeds] for hint in seeds[0] if spec[hint].kind is not Kind.SCALAR}
+
+
+def hints_that_are_right() -> str:
+    """How far networks run the algorithm on 64 nodes and not only name its result: the mean over a row's hints."""
+    head = ["algorithm", "result, TEAM+", *(f"hints, {name}" for name in HINTS_OF), "least, TEAM+"]
+    rows, means = [], {name: [] for name in HINTS_OF}
+    for algorithm in sorted(ALGORITHMS):
+        row = [algorithm, cell(official(*HINTS_OF["TEAM+"], algorithm))]
+        for name, (system, rule) in HINTS_OF.items():
+            hints = hints_on_the_test(system, rule, algorithm)
+            by_seed = [statistics.mean(seed) for seed in zip(*hints.values(), strict=True)]
+            row.append(cell(by_seed) if hints else "")
+            means[name] += [statistics.mean(by_seed)] if hints else []
+        hints = hints_on_the_test(*HINTS_OF["TEAM+"], algorithm)
+        least = min(hints, key=lambda hint: statistics.mean(hints[hint]))
+        rows.append([*row, f"`{least}` {cell(hints[least])}"])
+    averages = [f"{statistics.mean(known):.1f}" if len(known) == len(rows) else "" for known in means.values()]
+    rows.append([f"**all {len(rows)}**", "", *averages, ""])
+    return table(head, rows)
+
+
+def with_true_hints() -> str:
+    """How many hints are right if a network reads its own and if it reads true ones, in all and of the two worst."""
+    found: dict[str, dict[str, dict]] = {}
+    for line in lines("true_hints.jsonl"):
+        found.setdefault(line["network"], {})[line["reads"]] = line
+    rows = []
+    for network, ways in sorted(found.items()):
+        if len(ways) == 2:
+            own, true = ways["own"]["hints"], ways["true"]["hints"]
+            means = (f"{100 * statistics.mean(hints.values()):.1f}" for hints in (own, true))
+            least = sorted(own, key=lambda hint: own[hint])[:2]
+            named = ", ".join(f"`{hint}` {100 * own[hint]:.1f} to {100 * true[hint]:.1f}" for hint in least)
+            rows.append([network.split("/")[1], named, *means, f"{100 * ways['own']['before']:.0f}"])
+    head = ["algorithm", "the two least", "own hints", "true hints", "right up to, % of the steps"]
+    return table(head, rows)
+
+
 def difference(scores: dict[str, list[float]], others: dict[str, list[float]], name: str) -> str:
     """How far a row is from another column's, with a * if lower by more than two points and the standard error."""
     if name not in others:
@@ -239,6 +297,8 @@ def main() -> int:
     written = between_marks(written, "runs of protocols", runs_of_protocols())
     written = between_marks(written, "column of TEAM+", column_of_team_plus())
     written = between_marks(written, "where rows lose", where_rows_lose())
+    written = between_marks(written, "hints that are right", hints_that_are_right())
+    written = between_marks(written, "with true hints", with_true_hints())
     written = between_marks(written, "ablation", ablation())
     written = between_marks(written, "early binary search", early_binary_search())
     if "--check" in sys.argv:
