@@ -31,6 +31,7 @@ RULES = {"sel_raw": "ood", "sel_average": "ood_average", "last_a9": "last_averag
 INSTANCES = "dev"  # the set that development runs are scored on
 ABLATION = "ablation"  # the folder of the ablation
 EARLY = "early"  # the folder of binary search, taken apart
+READINGS = "readings"  # the folder of readings.py, which writes a table of its own
 WHOLE = "team_plus"  # the system that nothing was taken out of
 
 
@@ -40,7 +41,7 @@ def lines(pattern: str) -> list[dict]:
 
 def records() -> list[dict]:
     paths = sorted(FOLDER.glob("*/*/*.json"))
-    return [of_record(path) for path in paths if path.parts[-3] not in (ABLATION, EARLY)]
+    return [of_record(path) for path in paths if path.parts[-3] not in (ABLATION, EARLY, READINGS)]
 
 
 def of_record(path: Path) -> dict:

@@ -51,8 +51,6 @@ def draw(options: dict[str, Any], samples: int, num_nodes: int, num_scalars: int
     processor = TEAM(H, **options, key=jax.random.key(0))
     # In a new network all third nodes count nearly the same, and gradients are mostly noise.
     processor = eqx.tree_at(lambda p: p.attention.attention, processor, replace_fn=lambda a: 10 * a)
-    if processor.attention.learnt_scale is not None:
-        processor = eqx.tree_at(lambda p: p.attention.learnt_scale, processor, jnp.array([0.3, 0.9]))
     rng = np.random.default_rng(num_nodes)
     normal = lambda *shape, scale=1.0: jnp.asarray((scale * rng.normal(size=shape)).astype(np.float32))  # noqa: E731
     bases = Bases(*(Basis(normal(count, H, scale=0.5), normal(H)) for count in (COUNTS[0], num_scalars, COUNTS[1])))
@@ -90,7 +88,7 @@ def by_folded_formulas(inputs: Inputs) -> tuple[Array, list[Array]]:
     of_hidden = jnp.pad(inputs.hidden @ dense, ((0, 0), (0, 0), (nodes.offset.size - dense.shape[1], 0)))
     terms = inputs.scalars.rows @ nodes.directions + nodes.offset + of_hidden
     s = bound._edges(inputs.scalars)
-    options, (features, message, update) = bound._for_size(inputs.hidden.shape[1])
+    options, (features, message, update) = bound._options(inputs.hidden.shape[1]), bound.weights
     gated = update.gate is not None
     split = jnp.split(terms[..., : (6 + gated) * H], 6 + gated, axis=-1)
     x_i, x_j, x_k, receive, send, from_node, *from_gate = split

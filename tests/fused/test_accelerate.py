@@ -80,8 +80,8 @@ def test_another_width_and_other_things_run_plain(on_gpu: None) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"reads": "both"}, {"reads": "hidden"}, {"scale": "log"}, {"scale": "learnt"}, {"both_directions": True},
-        {"values_of_kj": True}, {"residual": True}, {"maxima": 8}, {"latents": True},
+        {"reads": "both"}, {"scale": "log"}, {"third_edges": "from"}, {"values_of": "receiver"},
+        {"both_directions": True}, {"values_of_kj": True}, {"residual": True}, {"maxima": 8}, {"latents": True},
         {"norm": True}, {"norm": True, "gated": False}, {"gated": False, "residual": True},
     ],
     ids=str,

@@ -16,17 +16,20 @@ from .plain_team_options import assert_equal_to_plain, assert_folding_is_exact
 # What TEAM+ has, and the options beside it that have kernels.
 ALL: dict[str, Any] = {**TEAM_PLUS, "reads": "both"}
 SECOND_READING = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of the paper
+FROM_THIRD = {**SECOND_READING, "third_edges": "from"}
 
 # Options, nodes, and scalars per edge.
 WITH_KERNELS: list[tuple[dict[str, Any], int, int]] = [
     (ALL, 7, 3),
-    ({"values_of_kj": True, "residual": True, "scale": "learnt", "latents": True}, 4, 1),
+    ({"values_of_kj": True, "residual": True, "scale": "log", "latents": True}, 4, 1),
 ]
 OTHERS: list[tuple[dict[str, Any], int, int]] = [
     (ALL, 4, 0), (ALL, 13, 1), (ALL, 16, 3), (ALL, 20, 6), (TEAM_PLUS, 4, 0), ({"latents": True}, 5, 2),
-    ({"both_directions": True, "latents": True}, 5, 2), ({"maxima": 8, "reads": "hidden"}, 5, 2),
+    ({"both_directions": True, "latents": True}, 5, 2), ({"maxima": 8}, 5, 2),
     ({"reads": "both"}, 5, 2), ({"residual": True, "scale": "log"}, 5, 2),
-    ({**ALL, "scale": "learnt"}, 5, 2), (TEAM_PLUS, 6, 2),
+    (FROM_THIRD, 5, 2), ({**FROM_THIRD, "values_of": "receiver"}, 4, 3), (TEAM_PLUS, 6, 2),
+    ({**SECOND_READING, "values_of": "receiver"}, 5, 2), ({"third_edges": "from"}, 4, 0),
+    ({"values_of": "receiver"}, 4, 1),
     ({**ALL, "values_of_kj": False}, 5, 2), ({**ALL, "both_directions": False}, 5, 2),
     ({**ALL, "maxima": 0}, 5, 2), ({**ALL, "gated": False}, 5, 2), (SECOND_READING, 5, 2),
     (SECOND_READING, 13, 3), ({**ALL, "norm": True, "latents": False}, 5, 2),

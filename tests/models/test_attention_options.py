@@ -17,20 +17,22 @@ from narkit.models.triplet_edge_attention import TripletEdgeAttention
 NODES, HIDDEN = 4, 6
 
 OPTIONS = {
-    "hidden": {"reads": "hidden"},
     "both": {"reads": "both"},
     "log": {"scale": "log"},
-    "learnt": {"scale": "learnt"},
     "directions": {"both_directions": True},
     "kj": {"values_of_kj": True},
     "residual": {"residual": True},
     "maxima": {"maxima": 2},
     "norm": {"norm": True},
+    "from_third": {"third_edges": "from"},
+    "receiver": {"values_of": "receiver"},
+    "second_reading": {
+        "reads": "both", "residual": True, "norm": True, "third_edges": "from", "values_of": "receiver",
+    },
     "all": {
-        "reads": "both", "scale": "learnt", "both_directions": True, "values_of_kj": True, "residual": True,
+        "reads": "both", "scale": "log", "both_directions": True, "values_of_kj": True, "residual": True,
         "maxima": 2, "norm": True,
     },
-    "all_hidden": {"reads": "hidden", "both_directions": True, "values_of_kj": True, "maxima": 3},
 }  # fmt: skip
 MASK = jnp.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]], bool)
 
@@ -58,12 +60,10 @@ def features(seed: int = 2, num_nodes: int = NODES):
 def equations(xp, layer, x, e, g, hidden, mask, options):
     """The equations of the docstring, one triplet after the other. `xp` is NumPy, or JAX for the gradients."""
     n = len(x)
-    z = {"inputs": x, "hidden": hidden, "both": xp.concatenate([x, hidden], axis=1)}[options.get("reads", "inputs")]
+    z = {"inputs": x, "both": xp.concatenate([x, hidden], axis=1)}[options.get("reads", "inputs")]
     twice, far = options.get("both_directions"), options.get("values_of_kj")
-    growth = math.log(n) / math.log(16)
-    c = {"none": 1.0, "log": growth}.get(options.get("scale", "none"))
-    if c is None:
-        c = layer.learnt_scale[0] + layer.learnt_scale[1] * growth
+    c = {"none": 1.0, "log": math.log(n) / math.log(16)}[options.get("scale", "none")]
+    towards_third = e if options.get("third_edges", "to") == "to" else xp.swapaxes(e, 0, 1)
     num_heads, width = layer.attention.shape
 
     def at(linear, value):
@@ -71,14 +71,16 @@ def equations(xp, layer, x, e, g, hidden, mask, options):
 
     def t(i, j, k):
         total = at(layer.node_i, z[i]) + at(layer.node_j, z[j]) + at(layer.node_k, z[k]) + at(layer.graph, g)
-        total = total + at(layer.edge_ij, e[i, j]) + at(layer.edge_ik, e[i, k]) + at(layer.edge_jk, e[j, k])
+        total = total + at(layer.edge_ij, e[i, j]) + at(layer.edge_ik, towards_third[i, k])
+        total = total + at(layer.edge_jk, towards_third[j, k])
         if twice:
             ji, ki, kj = layer.reversed_edges
             total = total + at(ji, e[j, i]) + at(ki, e[k, i]) + at(kj, e[k, j])
         return xp.where(total > 0, total, layer.slope * total)
 
     def value(i, j, k) -> Any:
-        edges = [e[i, k], *([e[k, i]] if twice else []), *([e[k, j]] if far else [])]
+        whose = i if options.get("values_of", "sender") == "sender" else j
+        edges = [towards_third[whose, k], *([e[k, i]] if twice else []), *([e[k, j]] if far else [])]
         edges += [e[j, k]] if twice and far else []
         linears = [layer.value, *(layer.further_values or ())]
         return sum((at(*pair) for pair in zip(linears, edges, strict=True)), xp.zeros(num_heads * width))
@@ -176,15 +178,26 @@ def test_a_layer_that_reads_hidden_states_asks_for_them():
         layer(x, e, g)
 
 
-@pytest.mark.parametrize(("option", "value"), [("reads", "hiden"), ("scale", "logarithm")])
+@pytest.mark.parametrize(("option", "value"), [("reads", "hidden"), ("scale", "logarithm"), ("third_edges", "form")])
 def test_unknown_choices_are_refused(option, value):
     with pytest.raises(narkit.errors.UnknownNameError, match=value):
         TripletEdgeAttention(HIDDEN, key=jax.random.key(0), **{option: value})
 
 
-def test_the_second_reading_has_as_many_parameters_as_the_first():
+def test_edges_in_one_direction_are_refused_beside_edges_in_both():
+    with pytest.raises(
+        ValueError, match=r"neither both_directions nor .* with third_edges='from' and values_of='sender'"
+    ):
+        TripletEdgeAttention(HIDDEN, third_edges="from", both_directions=True, key=jax.random.key(0))
+
+
+def test_the_second_readings_have_as_many_parameters_as_the_first():
     def count(**options):
         made = jax.eval_shape(lambda key: TEAM(128, **options, key=key), jax.random.key(0))
         return sum(leaf.size for leaf in jax.tree.leaves(made))
 
-    assert count() == count(reads="both", residual=True, norm=True, gated=False) == 379_649
+    assert count() == 379_649
+    for third_edges in ("to", "from"):
+        for values_of in ("sender", "receiver"):
+            direction = {"third_edges": third_edges, "values_of": values_of}
+            assert count(reads="both", residual=True, norm=True, gated=False, **direction) == 379_649

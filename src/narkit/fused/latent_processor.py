@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
@@ -23,12 +23,13 @@ from narkit.models.features import Bases, Basis, Scalars, fold
 from narkit.models.layers import Linear, side_by_side
 from narkit.models.processors.message_passing import MessagePassing
 from narkit.models.processors.team import TEAM
-from narkit.models.triplet_edge_attention import REFERENCE_SIZE, Reads, Scale, TripletEdgeAttention
+from narkit.models.triplet_edge_attention import TripletEdgeAttention, growth
 
 
 def reads_both_directions(layer: TripletEdgeAttention) -> bool:
     """Whether an option reads edges in both directions, whose scalars then are twice as many."""
-    return layer.both_directions or layer.values_of_kj or layer.maxima is not None
+    from_third = layer.third_edges is not None  # beside the edge from i to j
+    return layer.both_directions or layer.values_of_kj or layer.maxima is not None or from_third
 
 
 def bind_team_with_options(processor: TEAM, bases: Bases) -> FusedProcessor:
@@ -74,15 +75,24 @@ class _EdgeMaps(NamedTuple):
         def pair(forward: Linear, reverse: Linear | None = None) -> _Pair:
             return _Pair(edge.through(forward), None if reverse is None else edge.through(reverse))
 
-        reversed_edges = layer.reversed_edges or (None, None, None)
-        in_triplets = zip((layer.edge_ij, layer.edge_ik, layer.edge_jk), reversed_edges, strict=True)
+        def with_third(forward: Linear, reverse: Linear | None = None) -> _Pair:
+            """The same of an edge to the third node, or from it."""
+            return pair(forward, reverse) if layer.third_edges is None else pair(forward).flipped()
+
+        of_ji, of_ki, of_kj = layer.reversed_edges or (None, None, None)
         further = dict(zip(layer.further_edges, layer.further_values or (), strict=True))
-        values = (pair(layer.value, further.get("ki")),)
+        values = (with_third(layer.value, further.get("ki")),)
+        if layer.values_of is not None:  # the kernels have values of ik always
+            values = (_Pair(jax.tree.map(jnp.zeros_like, edge.through(layer.value))), *values)
         if "kj" in further:
             of_jk = None if "jk" not in further else edge.through(further["jk"])
             values += (_Pair(of_jk, edge.through(further["kj"])),)
         return cls(
-            triplet=tuple(pair(*linears) for linears in in_triplets),
+            triplet=(
+                pair(layer.edge_ij, of_ji),
+                with_third(layer.edge_ik, of_ki),
+                with_third(layer.edge_jk, of_kj),
+            ),
             values=values,
             residual=() if layer.residual is None else (pair(*layer.residual),),
             maxima=() if layer.maxima is None else tuple(pair(*linears) for linears in layer.maxima.edges),
@@ -97,7 +107,7 @@ def _node_weights(
     """
     gate = message_passing.gate
     size = message_passing.graph.bias.shape[0]
-    attends = [_of_both(layer.reads, linear, size) for linear in (layer.node_i, layer.node_j, layer.node_k)]
+    attends = [_of_both(layer, linear) for linear in (layer.node_i, layer.node_j, layer.node_k)]
     linears = [*attends, message_passing.receiver, message_passing.sender, message_passing.from_nodes]
     graph: dict[int, Basis] = {0: bases.graph.through(layer.graph), 3: bases.graph.through(message_passing.graph)}
     added = {
@@ -111,7 +121,7 @@ def _node_weights(
         added[len(linears)] = gate.from_messages.bias
         linears.append(gate.from_nodes)
     if layer.maxima is not None:
-        node_i, node_j, node_k = (_of_both(layer.reads, linear, size) for linear in layer.maxima.nodes)
+        node_i, node_j, node_k = (_of_both(layer, linear) for linear in layer.maxima.nodes)
         graph[len(linears) + 1] = bases.graph.through(layer.maxima.graph)
         added[len(linears) + 1] = sum((pair.offset for pair in maps.maxima[1:]), maps.maxima[0].offset)
         linears += [node_k, node_i, node_j]
@@ -131,13 +141,12 @@ def _node_weights(
     )
 
 
-def _of_both(reads: Reads | None, linear: Linear, size: int) -> Linear:
+def _of_both(layer: TripletEdgeAttention, linear: Linear) -> Linear:
     """A Linear of what the attention reads as one of [x || hidden]."""
-    if reads is Reads.BOTH:
+    if layer.reads is not None:
         return linear
-    missing = jnp.zeros((size, linear.weight.shape[1]))
-    parts = [missing, linear.weight] if reads is Reads.HIDDEN else [linear.weight, missing]
-    return eqx.tree_at(lambda made: made.weight, linear, jnp.concatenate(parts))
+    weight = jnp.concatenate([linear.weight, jnp.zeros_like(linear.weight)])
+    return eqx.tree_at(lambda made: made.weight, linear, weight)
 
 
 class FusedLatentStep(FusedProcessor):
@@ -148,7 +157,6 @@ class FusedLatentStep(FusedProcessor):
 
     node_weights: NodeWeights
     weights: StepWeights
-    learnt_scale: Float[Array, " 2"] | None
     slope: float = eqx.field(static=True)
     scales: bool = eqx.field(static=True)  # whether logits grow with the number of nodes
     two_ways: bool = eqx.field(static=True)  # whether edges have the scalars of both directions
@@ -199,11 +207,10 @@ class FusedLatentStep(FusedProcessor):
                     jnp.stack(vectors),
                 ),
             ),
-            learnt_scale=layer.learnt_scale,
             slope=layer.slope,
-            scales=layer.scale is Scale.LOG,
+            scales=layer.scale is not None,
             two_ways=two_ways,
-            values_of_jk=layer.values_of_kj,
+            values_of_jk=len(maps.values) > 1,
             residual=layer.residual is not None,
             norm=layer.norm is not None,
             shows_latents=processor.latent_size > 0,
@@ -220,14 +227,14 @@ class FusedLatentStep(FusedProcessor):
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
     ) -> tuple[Hiddens, Latents, Triplets | None]:
         terms, edges = self._terms(scalars, hidden), self._edges(scalars)
-        options, weights = self._for_size(hidden.shape[-2])
-        next_hidden, made = latent_step(terms, edges, hidden, weights, options, added)
+        options = self._options(hidden.shape[-2])
+        next_hidden, made = latent_step(terms, edges, hidden, self.weights, options, added)
         return next_hidden, self._latents(made.features), made.attention
 
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
         terms, edges = self._terms(scalars, hidden), self._edges(scalars)
-        options, weights = self._for_size(hidden.shape[-2])
-        made = latent_features.latent_features(terms, edges, weights.features, options.features, added)
+        options = self._options(hidden.shape[-2])
+        made = latent_features.latent_features(terms, edges, self.weights.features, options.features, added)
         return self._latents(made.features), made.attention
 
     def _latents(self, features: Float[Array, "batch node node feature"]) -> NarrowLatents | None:
@@ -247,15 +254,7 @@ class FusedLatentStep(FusedProcessor):
             return edges
         return checkpoint_name(jnp.concatenate([edges, jnp.swapaxes(edges, -3, -2)], axis=-1), SAVED)
 
-    def _for_size(self, num_nodes: int) -> tuple[StepOptions, StepWeights]:
-        """Options and weights for graphs of a size, on which the scale of the logits depends."""
-        growth = math.log(num_nodes) / math.log(REFERENCE_SIZE)
-        scale = growth if self.scales else 1.0
-        options = latent_features.Options(self.slope, scale, self.values_of_jk, self.residual)
-        weights = self.weights
-        if self.learnt_scale is not None:  # logits are linear in the weights of the attention
-            factor = self.learnt_scale[0] + self.learnt_scale[1] * growth
-            attention = weights.features.attention
-            attention = attention._replace(weights=factor * attention.weights)
-            weights = weights._replace(features=weights.features._replace(attention=attention))
-        return StepOptions(options, norm=self.norm), weights
+    def _options(self, num_nodes: int) -> StepOptions:
+        """Those for graphs of a size, on which the scale of the logits depends."""
+        scale = growth(num_nodes) if self.scales else 1.0
+        return StepOptions(latent_features.Options(self.slope, scale, self.values_of_jk, self.residual), norm=self.norm)

@@ -54,8 +54,8 @@ _TRIPLET_FIELDS = {"message_passing", "triplets", "latent_size"}
 _MESSAGE_PASSING_FIELDS = {"message_passing", "latent_size"}
 
 ATTENTION_OPTIONS = (
-    "reversed_edges", "further_values", "residual", "maxima", "learnt_scale", "reads", "scale", "both_directions",
-    "values_of_kj", "norm",
+    "reversed_edges", "further_values", "residual", "maxima", "reads", "scale", "both_directions", "values_of_kj",
+    "norm", "third_edges", "values_of",
 )  # fmt: skip
 """The options of Triplet Edge Attention that have kernels inside TEAM; the layer on its own has none with them."""
 

@@ -13,24 +13,17 @@ less sharp than it predicts them, and on larger graphs sharper.
 
 from __future__ import annotations
 
-import math
-
 import jax
 from jaxtyping import Array, PyTree
 
 from narkit.models.predictions import soften
-from narkit.models.triplet_edge_attention import REFERENCE_SIZE
+from narkit.models.triplet_edge_attention import growth
 from narkit.spec import Kind, Probe
 
 
 def names_a_node(probe: Probe) -> bool:
     """Whether the logits of a probe are over nodes."""
     return probe.kind in (Kind.POINTER, Kind.MASK_ONE)
-
-
-def growth(num_nodes: int) -> float:
-    """c_n, which is 1 for the largest graphs of training."""
-    return math.log(num_nodes) / math.log(REFERENCE_SIZE)
 
 
 def soften_growing(probe: Probe, logits: Array, num_nodes: int) -> Array:

@@ -13,8 +13,8 @@ from narkit.models import triplets
 from narkit.models.features import Bases, Basis, FoldedLinear
 from narkit.models.layers import Linear, side_by_side, split_outputs
 
-NodeMap = Basis | FoldedLinear | Linear
-"""A Linear of node features for what is read of these: scalars, scalars and hidden states, or hidden states."""
+NodeMap = Basis | FoldedLinear
+"""A Linear of node features for what is read of these: scalars, or scalars and hidden states."""
 
 
 class NarrowMaxima(eqx.Module):

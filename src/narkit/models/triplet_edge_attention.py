@@ -28,8 +28,7 @@ class Reads(enum.StrEnum):
     """Which features of nodes the attention reads."""
 
     INPUTS = "inputs"  # x, the encoder's
-    HIDDEN = "hidden"  # the hidden state of the step before
-    BOTH = "both"  # [x || hidden]
+    BOTH = "both"  # [x || hidden], the hidden state of the step before, too
 
 
 class Scale(enum.StrEnum):
@@ -37,7 +36,20 @@ class Scale(enum.StrEnum):
 
     NONE = "none"  # not at all
     LOG = "log"  # by log n / log 16
-    LEARNT = "learnt"  # by b + s log n / log 16, where b = 0 and s = 1 at first
+
+
+class ThirdEdges(enum.StrEnum):
+    """Which way the edges lead that i and j have in common with the third node k."""
+
+    TO = "to"  # the third node: e_ik and e_jk
+    FROM = "from"  # the third node: e_ki and e_kj
+
+
+class ValuesOf(enum.StrEnum):
+    """Whose edge in common with the third node k is mixed into the latents of the edge from i to j."""
+
+    SENDER = "sender"  # that of i
+    RECEIVER = "receiver"  # that of j
 
 
 REFERENCE_SIZE = 16  # the largest graphs of training, for which the factor is 1
@@ -58,13 +70,15 @@ class TripletEdgeAttention(eqx.Module):
     The options go beyond the paper, and all of them together give
 
     $$t_{ijk} = W [z_i \| z_j \| z_k \| e_{ij} \| e_{ik} \| e_{jk} \| e_{ji} \| e_{ki} \| e_{kj} \| g], \quad
-      \alpha_{ijk} = \mathrm{softmax}_k\, c_n\, a^\top \mathrm{LeakyReLU}(t_{ijk}), \quad
-      c_n = b + s\, \frac{\log n}{\log 16}$$
+      \alpha_{ijk} = \mathrm{softmax}_k\, \frac{\log n}{\log 16}\, a^\top \mathrm{LeakyReLU}(t_{ijk})$$
 
     $$h_{ij} = \mathrm{LayerNorm}\,\mathrm{ReLU}\Big(\sum_k \alpha_{ijk}
       (V_1 e_{ik} + V_2 e_{ki} + V_3 e_{kj} + V_4 e_{jk}) + S_1 e_{ij} + S_2 e_{ji} + O \max_k m_{ijk}\Big)$$
 
-    where z is x, the hidden state or both, and m has few features that are computed like t (see `NarrowMaxima`).
+    where z is x, or x and the hidden state, and m has few features that are computed like t (see `NarrowMaxima`).
+
+    Two options are other readings of the paper, with as many parameters: with `third_edges="from"` e_ki and e_kj stand
+    in the place of e_ik and e_jk, and with `values_of="receiver"` the value is that of e_jk (or e_kj).
 
     **Arguments**
 
@@ -72,13 +86,15 @@ class TripletEdgeAttention(eqx.Module):
     - `num_heads`: must divide `hidden_size`.
     - `activation`: applied to the aggregated values; the paper leaves the choice to the task.
     - `slope`: of the LeakyReLU below zero.
-    - `reads`: which features of nodes are z: "inputs", "hidden" or "both".
-    - `scale`: "none" for c_n = 1; "log" for b = 0 and s = 1; "learnt" to start from these and learn them.
+    - `reads`: which features of nodes are z: "inputs" or "both".
+    - `scale`: "log" for logits that grow with log n, or "none".
     - `both_directions`: whether e_ji, e_ki and e_kj are read in t, and the reverses of all edges elsewhere.
     - `values_of_kj`: whether values are of the edge from k to j, too (V_3 and, with both directions, V_4).
     - `residual`: whether the edge itself is added (S_1 and, with both directions, S_2).
     - `maxima`: the number of features of m; 0 for none.
     - `norm`: whether a LayerNorm follows.
+    - `third_edges`: "to" or "from"; without edges in both directions, further values and maxima.
+    - `values_of`: "sender" or "receiver"; likewise.
 
     **Shapes**: nodes (n, h), edges (n, n, h), graph (h,), mask (n, n) or None, hidden (n, h) -> (n, n, h).
     """
@@ -101,9 +117,10 @@ class TripletEdgeAttention(eqx.Module):
     residual: tuple[Linear, ...] | None  # S_1 and perhaps S_2
     maxima: NarrowMaxima | None
     norm: LayerNorm | None
-    learnt_scale: Float[Array, " 2"] | None  # b and s
-    reads: Reads | None = eqx.field(static=True)  # None for the inputs
+    reads: Reads | None = eqx.field(static=True)  # None for the inputs, and so on for what is the paper's
     scale: Scale | None = eqx.field(static=True)
+    third_edges: ThirdEdges | None = eqx.field(static=True)
+    values_of: ValuesOf | None = eqx.field(static=True)
     both_directions: bool = eqx.field(static=True)
     values_of_kj: bool = eqx.field(static=True)
 
@@ -121,6 +138,8 @@ class TripletEdgeAttention(eqx.Module):
         residual: bool = False,
         maxima: int = 0,
         norm: bool = False,
+        third_edges: str = ThirdEdges.TO.value,
+        values_of: str = ValuesOf.SENDER.value,
         key: PRNGKeyArray,
     ):
         hidden_size = whole_number("hidden_size", hidden_size, at_least=1, example=128)
@@ -132,11 +151,17 @@ class TripletEdgeAttention(eqx.Module):
             )
         if maxima < 0:
             raise ValueError(f"maxima: expected a number of features, or 0 for none, got {maxima}")
-        read, scaled = _choice("reads", reads, Reads), _choice("scale", scale, Scale)
-        self.reads = None if read is Reads.INPUTS else read
-        self.scale = None if scaled is Scale.NONE else scaled
+        self.reads = _choice("reads", reads, Reads)
+        self.scale = _choice("scale", scale, Scale)
+        self.third_edges = _choice("third_edges", third_edges, ThirdEdges)
+        self.values_of = _choice("values_of", values_of, ValuesOf)
         self.both_directions, self.values_of_kj = both_directions, values_of_kj
-        node_size = 2 * hidden_size if read is Reads.BOTH else hidden_size
+        if (self.third_edges or self.values_of) and (both_directions or values_of_kj or maxima):
+            raise ValueError(
+                f"expected neither both_directions nor values_of_kj nor maxima with third_edges={third_edges!r} and "
+                f"values_of={values_of!r}, which read edges one way and mix one of them; leave out one of the two"
+            )
+        node_size = 2 * hidden_size if self.reads else hidden_size
         keys = jax.random.split(key, 9)
         sizes = [node_size] * 3 + [hidden_size] * 5
         linears = [Linear(size, hidden_size, key=k) for size, k in zip(sizes, keys[:8], strict=True)]
@@ -163,7 +188,6 @@ class TripletEdgeAttention(eqx.Module):
             NarrowMaxima(hidden_size, node_size, maxima, both_directions, key=next(further)) if maxima else None
         )
         self.norm = LayerNorm(hidden_size) if norm else None
-        self.learnt_scale = jnp.array([0.0, 1.0]) if scaled is Scale.LEARNT else None
 
     def __call__(
         self,
@@ -178,9 +202,10 @@ class TripletEdgeAttention(eqx.Module):
         """
         read = self._read(nodes, hidden)
         weights = self._attend(*self._vectors_of_pairs(read, edges, graph), mask)
+        values = self.value(self.towards_third(edges))
         if not self.goes_beyond:
-            return self.aggregate(weights, self.value(edges))
-        mixed = self.mix(weights, self.value(edges))
+            return self.aggregate(weights, values)
+        mixed = self.mix(weights, values, self.edge_of_values)
         if self.further_values is not None:
             for linear, edge in zip(self.further_values, self.further_edges, strict=True):
                 mixed = mixed + self.mix(weights, linear(edges), edge)
@@ -196,7 +221,7 @@ class TripletEdgeAttention(eqx.Module):
             return nodes
         if hidden is None:
             raise ValueError(f"a layer that reads {self.reads.value!r} needs the hidden states: pass hidden=...")
-        return hidden if self.reads is Reads.HIDDEN else jnp.concatenate([nodes, hidden], axis=-1)
+        return jnp.concatenate([nodes, hidden], axis=-1)
 
     @property
     def goes_beyond(self) -> bool:
@@ -212,10 +237,19 @@ class TripletEdgeAttention(eqx.Module):
     def _vectors_of_pairs(self, read: Array, edges: Array, graph: Array) -> tuple[Array, Array, Array]:
         pairs = (
             (self.node_i(read) + self.graph(graph))[:, None] + self.node_j(read)[None] + self.edge_ij(edges),
-            self.node_k(read)[None] + self.edge_ik(edges),
-            self.edge_jk(edges),
+            self.node_k(read)[None] + self.edge_ik(self.towards_third(edges)),
+            self.edge_jk(self.towards_third(edges)),
         )
         return with_reverses(pairs, self.reversed_edges, edges)
+
+    def towards_third(self, edges: Float[Array, "node node _"]) -> Float[Array, "node node _"]:
+        """What stands at (i, k) and (j, k) for the edges that i and j have in common with the third node."""
+        return edges if self.third_edges is None else reverse(edges)
+
+    @property
+    def edge_of_values(self) -> str:
+        """Of which of these edges the values are."""
+        return "ik" if self.values_of is None else "jk"
 
     def mix(
         self, weights: Float[Array, "head node node node"], values: Float[Array, "node node hidden"], edge: str = "ik"
@@ -241,7 +275,7 @@ class TripletEdgeAttention(eqx.Module):
         self, weights: Float[Array, "head node node node"], values: Float[Array, "node node hidden"]
     ) -> Float[Array, "node node hidden"]:
         """The edge latents, from attention weights and values, of a layer that adds nothing to these."""
-        return self.activation(self.mix(weights, values))
+        return self.activation(self.mix(weights, values, self.edge_of_values))
 
     def attention_weights(
         self,
@@ -276,7 +310,7 @@ class TripletEdgeAttention(eqx.Module):
         """A Linear of z for what is read: scalars, hidden states, or both."""
         if self.reads is None:
             return bases.node.through(linear)
-        return linear if self.reads is Reads.HIDDEN else fold(linear, bases.node, [self.graph.bias.shape[0]])
+        return fold(linear, bases.node, [self.graph.bias.shape[0]])
 
     def _attend(
         self,
@@ -301,17 +335,12 @@ class TripletEdgeAttention(eqx.Module):
         """
         logits = logits + self.attention_bias[:, None, None, None]
         if self.scale is not None:
-            logits = logits * self._factor(logits.shape[-1])
+            logits = logits * growth(logits.shape[-1])
         if terms is not None:
             logits = logits + terms
         if mask is None:
             return jax.nn.softmax(logits, axis=-1)
         return _masked_softmax(logits, mask[:, None, :] | mask[None, :, :])
-
-    def _factor(self, num_nodes: int) -> float | Float[Array, ""]:
-        """c_n, which multiplies the logits."""
-        growth = math.log(num_nodes) / math.log(REFERENCE_SIZE)
-        return growth if self.learnt_scale is None else self.learnt_scale[0] + self.learnt_scale[1] * growth
 
 
 class BoundTripletEdgeAttention(eqx.Module):
@@ -359,15 +388,16 @@ class BoundTripletEdgeAttention(eqx.Module):
             return (scalars.node,)
         if hidden is None:
             raise ValueError(f"a layer that reads {self.layer.reads.value!r} needs the hidden states: pass hidden=...")
-        return (hidden,) if self.layer.reads is Reads.HIDDEN else (scalars.node, hidden)
+        return scalars.node, hidden
 
     def _vectors_of_pairs(self, scalars: Scalars, read: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+        third = self.layer.towards_third(scalars.edge)
         pairs = (
             (self.node_i(*read) + self.graph(scalars.graph))[:, None]
             + self.node_j(*read)[None]
             + self.edge_ij(scalars.edge),
-            self.node_k(*read)[None] + self.edge_ik(scalars.edge),
-            self.edge_jk(scalars.edge),
+            self.node_k(*read)[None] + self.edge_ik(third),
+            self.edge_jk(third),
         )
         return with_reverses(pairs, self.reversed_edges, scalars.edge)
 
@@ -378,7 +408,8 @@ class BoundTripletEdgeAttention(eqx.Module):
 
         The offset counts as often as the weights say: once, or not at all where no third node is allowed.
         """
-        mixed = jnp.einsum("mijk,ikp->ijmp", weights, scalars)
+        third = self.layer.towards_third(scalars)
+        mixed = jnp.einsum(f"mijk,{self.layer.edge_of_values}p->ijmp", weights, third)
         total = jnp.moveaxis(weights.sum(-1), 0, -1)[..., None]
         values = self._by_head(self.value, mixed, total)
         for basis, edge in zip(self.further_values or (), self.layer.further_edges, strict=True):
@@ -391,6 +422,11 @@ class BoundTripletEdgeAttention(eqx.Module):
         offset = value.offset.reshape(num_heads, width)
         values = jnp.einsum("ijmp,pmw->ijmw", mixed, directions) + total * offset
         return values.reshape(*mixed.shape[:2], num_heads * width)
+
+
+def growth(num_nodes: int) -> float:
+    """c_n, by which logits grow with the number of nodes; 1 for the largest graphs of training."""
+    return math.log(num_nodes) / math.log(REFERENCE_SIZE)
 
 
 def with_reverses(
@@ -407,11 +443,13 @@ def _through(basis: Basis, linears: tuple[Linear, ...] | None) -> tuple[Basis, .
     return None if linears is None else tuple(basis.through(linear) for linear in linears)
 
 
-def _choice(option: str, value: str, choices: type[_Choice]) -> _Choice:
+def _choice(option: str, value: str, choices: type[_Choice]) -> _Choice | None:
+    """The choice of that name; None for the first, which is the paper's."""
     try:
-        return choices(value)
+        chosen = choices(value)
     except ValueError:
         raise UnknownNameError(option, value, [choice.value for choice in choices]) from None
+    return None if chosen is next(iter(choices)) else chosen
 
 
 def _masked_softmax(

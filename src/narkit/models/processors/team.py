@@ -12,7 +12,14 @@ from narkit.models.features import Bases, Scalars
 from narkit.models.layers import Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor, Triplets
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
-from narkit.models.triplet_edge_attention import BoundTripletEdgeAttention, Reads, Scale, TripletEdgeAttention
+from narkit.models.triplet_edge_attention import (
+    BoundTripletEdgeAttention,
+    Reads,
+    Scale,
+    ThirdEdges,
+    TripletEdgeAttention,
+    ValuesOf,
+)
 
 Latents = Float[Array, "node node hidden"]
 
@@ -29,8 +36,8 @@ class TEAM(Processor):
     - `latents`: whether decoders read the attention's latents beside the encoded edges.
     - `gated`: whether the hidden state moves towards its update through a gate.
 
-    Another reading of the paper has the same number of parameters to the last one: `reads="both", residual=True,
-    norm=True, gated=False`.
+    Other readings of the paper have the same number of parameters to the last one: `reads="both", residual=True,
+    norm=True, gated=False`, and both with `third_edges="from"`, `values_of="receiver"` or the two together.
     """
 
     attention: TripletEdgeAttention
@@ -51,6 +58,8 @@ class TEAM(Processor):
         residual: bool = False,
         maxima: int = 0,
         norm: bool = False,
+        third_edges: str = ThirdEdges.TO.value,
+        values_of: str = ValuesOf.SENDER.value,
         latents: bool = False,
         gated: bool = True,
         key: PRNGKeyArray,
@@ -67,6 +76,8 @@ class TEAM(Processor):
             residual=residual,
             maxima=maxima,
             norm=norm,
+            third_edges=third_edges,
+            values_of=values_of,
             key=attention,
         )
         self.message_passing = MessagePassing(hidden_size, gated, key=messages)
