@@ -1,5 +1,6 @@
 """Triplet Edge Attention against the paper's equations, written out literally and in float64."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import narkit
 from narkit.models.features import Bases, Basis, Scalars
+from narkit.models.processors.team import TEAM
 from narkit.models.triplet_edge_attention import TripletEdgeAttention
 
 NODES, HIDDEN = 4, 6
@@ -163,3 +165,34 @@ def test_heads_must_divide_the_width(num_heads):
         ValueError, match=r"divides the hidden size, got . heads for size 6; choose one of \[1, 2, 3, 6\]"
     ):
         narkit.TripletEdgeAttention(6, num_heads, key=jax.random.key(0))
+
+
+class OfTheOtherEnd(TripletEdgeAttention):
+    """Mixes the values of the receiver's edges, in one method."""
+
+    def mix(self, weights, values, edge="ik"):
+        return super().mix(weights, values, "jk")
+
+
+def test_what_a_subclass_computes_is_computed_inside_team_too():
+    team = TEAM(8, key=jax.random.key(0))
+    other = eqx.tree_at(lambda t: t.attention, team, OfTheOtherEnd(8, key=jax.random.key(1)))
+    own = OfTheOtherEnd(8, key=jax.random.key(1))
+    keys = jax.random.split(jax.random.key(2), 7)
+    bases = Bases(*(Basis(jax.random.normal(key, (2, 8)), jnp.zeros(8)) for key in keys[:3]))
+    scalars = Scalars.of(
+        jax.random.normal(keys[3], (5, 2)), jax.random.normal(keys[4], (5, 5, 2)), jax.random.normal(keys[5], (2,))
+    )
+    dense = bases.node(scalars.node), bases.edge(scalars.edge), bases.graph(scalars.graph)
+    bound = other.attention.bind(bases)
+    np.testing.assert_array_equal(bound(scalars), own(*dense))
+    latents, weights = bound.with_weights(scalars)
+    np.testing.assert_array_equal(latents, own(*dense))
+    np.testing.assert_array_equal(weights, own.attention_weights(*dense))
+    usual = TripletEdgeAttention(8, key=jax.random.key(1)).bind(bases)(scalars)
+    assert not np.allclose(usual, latents)
+    hidden = jax.random.normal(keys[6], (5, 8))
+    everywhere = jnp.ones((5, 5), bool)
+    assert other.bind(bases)(scalars, everywhere, hidden).shape == (5, 8)
+    with pytest.raises(ValueError, match="OfTheOtherEnd is a subclass"):
+        bound.with_weights(scalars, terms=jnp.zeros((5, 5, 5)))

@@ -15,12 +15,18 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from narkit.errors import UnknownNameError
 from narkit.models import triplets
-from narkit.models.features import Bases, Basis, Scalars, fold
+from narkit.models.bound_attention import (
+    BoundTripletEdgeAttention,
+    DenseTripletEdgeAttention,
+    Mask,
+    through,
+    with_reverses,
+)
+from narkit.models.features import Bases, fold
 from narkit.models.layers import LayerNorm, Linear
-from narkit.models.narrow_maxima import BoundNarrowMaxima, NarrowMaxima, NodeMap, in_directions, reverse
+from narkit.models.narrow_maxima import NarrowMaxima, NodeMap, in_directions, reverse
 from narkit.settings import whole_number
 
-Mask = Bool[Array, "node node"]
 _Choice = TypeVar("_Choice", bound=enum.StrEnum)
 
 
@@ -288,8 +294,13 @@ class TripletEdgeAttention(eqx.Module):
         """How much each third node k counts for the edge from i to j: (head, i, j, k), for looking at."""
         return self._attend(*self.vectors_of_pairs(nodes, edges, graph, hidden), mask)
 
-    def bind(self, bases: Bases) -> BoundTripletEdgeAttention:
-        """The layer for factored features: every Linear is folded into the bases."""
+    def bind(self, bases: Bases) -> BoundTripletEdgeAttention | DenseTripletEdgeAttention:
+        """The layer for factored features: every Linear is folded into the bases.
+
+        What a subclass computes is its own, so it gets dense features, as when it is called.
+        """
+        if type(self) is not TripletEdgeAttention:
+            return DenseTripletEdgeAttention(self, bases)
         return BoundTripletEdgeAttention(
             layer=self,
             node_i=self._bind_nodes(bases, self.node_i),
@@ -300,9 +311,9 @@ class TripletEdgeAttention(eqx.Module):
             edge_jk=bases.edge.through(self.edge_jk),
             graph=bases.graph.through(self.graph),
             value=bases.edge.through(self.value),
-            reversed_edges=_through(bases.edge, self.reversed_edges),
-            further_values=_through(bases.edge, self.further_values),
-            residual=_through(bases.edge, self.residual),
+            reversed_edges=through(bases.edge, self.reversed_edges),
+            further_values=through(bases.edge, self.further_values),
+            residual=through(bases.edge, self.residual),
             maxima=None if self.maxima is None else self.maxima.bind(bases, partial(self._bind_nodes, bases)),
         )
 
@@ -343,104 +354,9 @@ class TripletEdgeAttention(eqx.Module):
         return _masked_softmax(logits, mask[:, None, :] | mask[None, :, :])
 
 
-class BoundTripletEdgeAttention(eqx.Module):
-    """Triplet Edge Attention that reads scalars. Made by `TripletEdgeAttention.bind`."""
-
-    layer: TripletEdgeAttention
-    node_i: NodeMap
-    node_j: NodeMap
-    node_k: NodeMap
-    edge_ij: Basis
-    edge_ik: Basis
-    edge_jk: Basis
-    graph: Basis
-    value: Basis
-    reversed_edges: tuple[Basis, ...] | None
-    further_values: tuple[Basis, ...] | None
-    residual: tuple[Basis, ...] | None
-    maxima: BoundNarrowMaxima | None
-
-    def __call__(
-        self, scalars: Scalars, mask: Mask | None = None, hidden: Float[Array, "node hidden"] | None = None
-    ) -> Float[Array, "node node hidden"]:
-        return self.with_weights(scalars, mask, hidden)[0]
-
-    def with_weights(
-        self,
-        scalars: Scalars,
-        mask: Mask | None = None,
-        hidden: Float[Array, "node hidden"] | None = None,
-        terms: Float[Array, "node node node"] | None = None,
-    ) -> tuple[Float[Array, "node node hidden"], Float[Array, "head node node node"]]:
-        """The edge latents and the attention weights; `terms` are added to the logits."""
-        read = self._read(scalars, hidden)
-        weights = self.layer._attend(*self._vectors_of_pairs(scalars, read), mask, terms)
-        mixed = self._aggregate(weights, scalars.edge)
-        if self.residual is not None:
-            mixed = mixed + in_directions(self.residual, scalars.edge)
-        if self.maxima is not None:
-            mixed = mixed + self.maxima(read, scalars.edge, scalars.graph)
-        return self.layer.finish(mixed), weights
-
-    def _read(self, scalars: Scalars, hidden: Array | None) -> tuple[Array, ...]:
-        """What maps of nodes read: scalars, hidden states, or both."""
-        if self.layer.reads is None:
-            return (scalars.node,)
-        if hidden is None:
-            raise ValueError(f"a layer that reads {self.layer.reads.value!r} needs the hidden states: pass hidden=...")
-        return scalars.node, hidden
-
-    def _vectors_of_pairs(self, scalars: Scalars, read: tuple[Array, ...]) -> tuple[Array, Array, Array]:
-        third = self.layer.towards_third(scalars.edge)
-        pairs = (
-            (self.node_i(*read) + self.graph(scalars.graph))[:, None]
-            + self.node_j(*read)[None]
-            + self.edge_ij(scalars.edge),
-            self.node_k(*read)[None] + self.edge_ik(third),
-            self.edge_jk(third),
-        )
-        return with_reverses(pairs, self.reversed_edges, scalars.edge)
-
-    def _aggregate(
-        self, weights: Float[Array, "head node node node"], scalars: Float[Array, "node node scalar"]
-    ) -> Float[Array, "node node hidden"]:
-        """The weighted sum of values, taken over the scalars: `sum_k a_ijk V e_ik = (sum_k a_ijk s_ik) (E V) + ...`.
-
-        The offset counts as often as the weights say: once, or not at all where no third node is allowed.
-        """
-        third = self.layer.towards_third(scalars)
-        mixed = jnp.einsum(f"mijk,{self.layer.edge_of_values}p->ijmp", weights, third)
-        total = jnp.moveaxis(weights.sum(-1), 0, -1)[..., None]
-        values = self._by_head(self.value, mixed, total)
-        for basis, edge in zip(self.further_values or (), self.layer.further_edges, strict=True):
-            values = values + self._by_head(basis, jnp.einsum(f"mijk,{edge}p->ijmp", weights, scalars), total)
-        return values
-
-    def _by_head(self, value: Basis, mixed: Array, total: Array) -> Float[Array, "node node hidden"]:
-        num_heads, width = self.layer.attention.shape
-        directions = value.directions.reshape(-1, num_heads, width)
-        offset = value.offset.reshape(num_heads, width)
-        values = jnp.einsum("ijmp,pmw->ijmw", mixed, directions) + total * offset
-        return values.reshape(*mixed.shape[:2], num_heads * width)
-
-
 def growth(num_nodes: int) -> float:
     """c_n, by which logits grow with the number of nodes; 1 for the largest graphs of training."""
     return math.log(num_nodes) / math.log(REFERENCE_SIZE)
-
-
-def with_reverses(
-    pairs: tuple[Array, Array, Array], maps: tuple | None, edges: Float[Array, "node node _"]
-) -> tuple[Array, Array, Array]:
-    """The vectors of pairs with what the maps (Linears or bases) of e_ji, e_ki and e_kj add, if there are any."""
-    if maps is None:
-        return pairs
-    ij, ik, jk = (pair + of_reverse(reverse(edges)) for pair, of_reverse in zip(pairs, maps, strict=True))
-    return ij, ik, jk
-
-
-def _through(basis: Basis, linears: tuple[Linear, ...] | None) -> tuple[Basis, ...] | None:
-    return None if linears is None else tuple(basis.through(linear) for linear in linears)
 
 
 def _choice(option: str, value: str, choices: type[_Choice]) -> _Choice | None:

@@ -8,18 +8,12 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from narkit.models.bound_attention import BoundTripletEdgeAttention, DenseTripletEdgeAttention
 from narkit.models.features import Bases, Scalars
 from narkit.models.layers import Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor, Triplets
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
-from narkit.models.triplet_edge_attention import (
-    BoundTripletEdgeAttention,
-    Reads,
-    Scale,
-    ThirdEdges,
-    TripletEdgeAttention,
-    ValuesOf,
-)
+from narkit.models.triplet_edge_attention import Reads, Scale, ThirdEdges, TripletEdgeAttention, ValuesOf
 
 Latents = Float[Array, "node node hidden"]
 
@@ -93,7 +87,7 @@ class TEAM(Processor):
 
 
 class BoundTEAM(BoundProcessor):
-    attention: BoundTripletEdgeAttention
+    attention: BoundTripletEdgeAttention | DenseTripletEdgeAttention
     edge: Linear
     message_passing: BoundMessagePassing
     shows_latents: bool = eqx.field(static=True)  # to the decoders
