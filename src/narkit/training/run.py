@@ -22,9 +22,10 @@ from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
 from narkit.training.feed import MeasuredLengths
 from narkit.training.interruption import Interruption, interruption
+from narkit.training.progress import Point
 from narkit.training.record import Chosen, RunRecord
 from narkit.training.run_directory import MEASURED, TESTED, RunDirectory
-from narkit.training.trainer import Hooks, StoppedTraining, Tested, TestScores, Trainer
+from narkit.training.trainer import StoppedTraining, Tested, TestScores, Trainer
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy", "numba")
 
@@ -92,8 +93,8 @@ def train_until(
             ) from error
 
 
-class _Run:
-    """One call of `train`."""
+class _Run(Callback):
+    """One call of `train`. It follows the trainer before all other callbacks do, and writes what is to be kept."""
 
     def __init__(
         self,
@@ -106,13 +107,8 @@ class _Run:
         self.config, self.directory, self.callbacks = trainer.config, directory, callbacks
         self.save_every, self.stop = save_every, stop
         self.trainer = trainer
-        trainer.hooks = Hooks(
-            on_point=self._on_point,
-            on_step=self._on_step,
-            should_stop=lambda: bool(stop),
-            on_measured=self._on_measured,
-            on_compile=lambda done, total: callbacks.call("on_compile", trainer, done, total),
-        )
+        trainer.callbacks = Callbacks([self, *callbacks.members])
+        trainer.should_stop = lambda: bool(stop)
         self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
         self.saved_at = self.measured_at = time.perf_counter()
         self.peak_before = machine.peak_memory()
@@ -145,7 +141,7 @@ class _Run:
         trainer = self.trainer
         if not trainer.finished:
             self.callbacks.call("on_prepare", trainer)
-            trainer.prepare()
+            trainer.prepare(self._keep_measured)
             self.callbacks.call("on_start", trainer)
             self.saved_at = time.perf_counter()
             trainer.run()
@@ -175,22 +171,20 @@ class _Run:
             tested = self._tested() | tested  # of the other sets
             self.directory.keep(TESTED, [[network, dataclasses.asdict(scores)] for network, scores in tested.items()])
 
-    def _on_measured(self, measured: MeasuredLengths) -> None:
+    def _keep_measured(self, measured: MeasuredLengths) -> None:
         if self.directory and time.perf_counter() - self.measured_at >= KEEP_MEASURED:
             self.directory.keep(MEASURED, measured.to_json())
             self.measured_at = time.perf_counter()
 
-    def _on_step(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         if self.save_every and time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.callbacks.call("on_step", trainer)
 
-    def _on_point(self, trainer: Trainer) -> None:
+    def on_point(self, trainer: Trainer, point: Point) -> None:
         if self.directory:
-            self.directory.append_metrics(self.config.seeds, trainer.progress.curve[-1])
+            self.directory.append_metrics(self.config.seeds, point)
         if time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.callbacks.call("on_point", trainer, trainer.progress.curve[-1])
 
     def _save(self) -> None:
         if self.checkpoints is None:

@@ -7,9 +7,8 @@ import itertools
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from narkit.data.splits import load_split
 from narkit.training.batch_memory import reserve_blocks
+from narkit.training.callbacks import Callback, Callbacks
 from narkit.training.config import TrainConfig, Validation
 from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
 from narkit.training.feed import Feed, MeasuredLengths
@@ -49,30 +49,23 @@ class StoppedTraining(Exception):
     """Raised inside a run when it was asked to stop; everything up to the step that it reached is in its state."""
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What a trainer calls as it goes on, and how it is stopped.
-
-    `on_step` is called after every step that was handed to the device, `on_point` after every validation, `on_compile`
-    with the number of programs that are compiled and of all. `on_measured` is given what is known of the lengths of
-    trajectories. When `should_stop` says so, training ends after the current step with `StoppedTraining`.
-    """
-
-    on_point: Callable[[Trainer], None] = lambda trainer: None
-    on_step: Callable[[Trainer], None] = lambda trainer: None
-    should_stop: Callable[[], bool] = lambda: False
-    on_measured: Callable[[MeasuredLengths], None] = lambda measured: None
-    on_compile: Callable[[int, int], None] = lambda done, total: None
-
-
 class Trainer:
     """Trains all seeds of a configuration, step by step, and keeps what every selection rule chooses.
 
-    `latest_loss` has, per seed, the loss of a step shortly before.
+    `latest_loss` has, per seed, the loss of a step shortly before. Its `callbacks` are told of programs, steps and
+    validations. When `should_stop` says so, training ends after the current step with `StoppedTraining`.
     """
 
-    def __init__(self, config: TrainConfig, *, hooks: Hooks | None = None, threads: int = 4, devices: int = 1):
-        self.config, self.hooks = config, hooks or Hooks()
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        callbacks: Iterable[Callback] = (),
+        should_stop: Callable[[], bool] = lambda: False,
+        threads: int = 4,
+        devices: int = 1,
+    ):
+        self.config, self.callbacks, self.should_stop = config, Callbacks(callbacks), should_stop
         self.programs = Programs(config, devices)
         self.feed = Feed(config, self.programs.placed)
         self.progress = Progress(skipped=[[] for _ in config.seeds])
@@ -120,12 +113,15 @@ class Trainer:
         average = self.state.average
         return {RAW: self.state.parameters} | ({} if average is None else {AVERAGED: average})
 
-    def prepare(self) -> None:
-        """Makes the validation sets and compiles every program, several at a time. A second time does nothing."""
+    def prepare(self, keep_measured: Callable[[MeasuredLengths], None] = lambda measured: None) -> None:
+        """Makes the validation sets and compiles every program, several at a time. A second time does nothing.
+
+        `keep_measured` is given what is known of the lengths of trajectories, now and then.
+        """
         if self._prepared:
             return
         start = time.perf_counter()
-        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, self.hooks.on_measured)
+        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, keep_measured)
         self._validation_sets = {
             validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
@@ -150,17 +146,16 @@ class Trainer:
     def _compile(self, jobs: list[Callable[[], Any]]) -> None:
         """Runs all jobs, several at a time. When it is to stop, it does not wait for those that still run."""
         pool = ThreadPoolExecutor(max(1, self._threads), thread_name_prefix=COMPILING)
-        self.hooks.on_compile(0, len(jobs))
+        self.callbacks.call("on_compile", self, 0, len(jobs))
         try:
             waiting = {pool.submit(job) for job in jobs}
             while waiting:
-                if self.hooks.should_stop():
-                    raise StoppedTraining
+                self._stop_if_asked()
                 done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
                 if done:
-                    self.hooks.on_compile(len(jobs) - len(waiting), len(jobs))
+                    self.callbacks.call("on_compile", self, len(jobs) - len(waiting), len(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -171,7 +166,7 @@ class Trainer:
         with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as batches:
             self._clock = time.perf_counter()
             while not self.finished:
-                if self.hooks.should_stop():
+                if self.should_stop():
                     self._wait_for_device()
                     raise StoppedTraining
                 asked = time.perf_counter()
@@ -182,7 +177,7 @@ class Trainer:
                 self.progress.step += 1
                 in_flight.append(loss)
                 self._take_losses(but=IN_FLIGHT)
-                self.hooks.on_step(self)
+                self.callbacks.call("on_step", self)
                 if self._is_validated(self.progress.step):
                     self._wait_for_device()
                     self._validate()
@@ -222,9 +217,10 @@ class Trainer:
             for found in validated.values()
             for part in (found.scores, found.losses)
         ]
-        self.progress.curve.append(Point(self.progress.step, train_loss.tolist(), *measured))
+        point = Point(self.progress.step, train_loss.tolist(), *measured)
+        self.progress.curve.append(point)
         self.progress.timings.validating += time.perf_counter() - began
-        self.hooks.on_point(self)
+        self.callbacks.call("on_point", self, point)
 
     def _validated(self, parameters: Parameters) -> Validated:
         """The scores and losses of all sets; with several algorithms, the mean over them."""
@@ -283,7 +279,7 @@ class Trainer:
         return results
 
     def _stop_if_asked(self) -> None:
-        if self.hooks.should_stop():
+        if self.should_stop():
             raise StoppedTraining
 
     def _validation_set(self, name: str, validation: Validation) -> EvaluationSet:
