@@ -146,13 +146,9 @@ class _Run(Callback):
             self.saved_at = time.perf_counter()
             trainer.run()
             self._save()
-        scored, test = {}, {}
         if self.config.test or self.config.scored:
             self.callbacks.call("on_test", trainer)
-        if self.config.scored:
-            scored = trainer.score(self._tested(), self._keep_tested)
-        if self.config.test:
-            test = trainer.test(self._tested(), self._keep_tested)
+        test, scored = trainer.test(self._tested(), self._keep_tested)
         folder = self.directory.folder if self.directory else None
         record = make_record(trainer, test, folder, self.peak_before, scored)
         if self.directory:
@@ -168,7 +164,6 @@ class _Run(Callback):
 
     def _keep_tested(self, tested: Tested) -> None:
         if self.directory:
-            tested = self._tested() | tested  # of the other sets
             self.directory.keep(TESTED, [[network, dataclasses.asdict(scores)] for network, scores in tested.items()])
 
     def _keep_measured(self, measured: MeasuredLengths) -> None:

@@ -126,16 +126,11 @@ class Trainer:
             validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
         }
-        shapes, programs, algorithms = jax.eval_shape(lambda: self.state), self.programs, self.config.algorithms
+        shapes, programs = jax.eval_shape(lambda: self.state), self.programs
         examples = [batch.packed for batch in self.feed.examples()]
         self._largest_batch = max(batch.words.nbytes for batch in examples)
         jobs: list[Callable[[], Any]] = [partial(programs.compile_step, shapes, batch) for batch in examples]
-        evaluated = itertools.chain(  # one after the other: those of the end are made again then
-            *self._validation_sets.values(),
-            (self._test_set(name) for name in algorithms if self.config.test),
-            (self._scored_set(name, each) for each in self.config.scored for name in algorithms),
-        )
-        for instances in evaluated:
+        for instances in itertools.chain(*self._validation_sets.values(), (found for *_, found in self._final_sets())):
             part = next(instances.parts())
             jobs.append(partial(programs.compile_prediction, shapes.parameters, part, instances.with_hints))
         self._compile(jobs)
@@ -231,28 +226,13 @@ class Trainer:
             losses[name] = np.mean([[row.loss for row in rows] for rows in results], axis=0)
         return Validated(np.asarray(parameters), scores, losses)
 
-    def test(self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None) -> TestScores:
-        """The scores of every rule's choice on the official test split.
+    def test(
+        self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None
+    ) -> tuple[TestScores, dict[str, TestScores]]:
+        """The scores of every rule's choice on the official test split, and on each set that is scored at the end.
 
         `known` has scores that were found before, and `keep` is given all that are known after each part.
         """
-        return self._score_choices({name: self._test_set(name) for name in self.config.algorithms}, known, keep)
-
-    def score(
-        self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None
-    ) -> dict[str, TestScores]:
-        """The same on those sets that are scored at the end, by their names."""
-        algorithms = self.config.algorithms
-        results = {}
-        for each in self.config.scored:
-            sets = {f"{each.name}/{name}": self._scored_set(name, each) for name in algorithms}
-            found = self._score_choices(sets, known, keep)
-            results[each.name] = dict(zip(algorithms, found.values(), strict=True))
-        return results
-
-    def _score_choices(
-        self, sets: Mapping[str, EvaluationSet], known: Tested | None, keep: Callable[[Tested], None]
-    ) -> TestScores:
         began = time.perf_counter()
         chosen, num_seeds = self.selection.parameters, len(self.config.seeds)
         # Rules often agree, and each network is scored once: as many at a time as there are seeds, of any seed.
@@ -262,8 +242,9 @@ class Trainer:
         }
         rule_of = {network: rule for rule, found in networks_of.items() for network in found}
         tested = dict(known or {})
-        results: TestScores = {}
-        for name, instances in sets.items():
+        results: dict[str, TestScores] = {}
+        for where, algorithm, instances in self._final_sets():
+            name = f"{where}/{algorithm}" if where else algorithm
             networks = [network for network in rule_of if (name, *network) not in tested]
             for start in range(0, len(networks), num_seeds):
                 part = networks[start : start + num_seeds]
@@ -272,11 +253,11 @@ class Trainer:
                 found = instances.scores(self.programs, jnp.asarray(parameters), self._stop_if_asked)
                 tested |= {(name, *network): scores for network, scores in zip(part, found, strict=False)}
                 keep(tested)
-            results[name] = {
+            results.setdefault(where, {})[algorithm] = {
                 rule: [tested[name, *network] for network in chosen_by] for rule, chosen_by in networks_of.items()
             }
         self.progress.timings.testing += time.perf_counter() - began
-        return results
+        return results.pop("", {}), results
 
     def _stop_if_asked(self) -> None:
         if self.should_stop():
@@ -286,11 +267,14 @@ class Trainer:
         part = VALIDATION_PART if validation.size <= LARGEST_WHOLE else TEST_PART
         return EvaluationSet.of(validation_batch(name, validation), part, keep=True)
 
-    def _scored_set(self, name: str, validation: Validation) -> EvaluationSet:
-        return EvaluationSet.of(validation_batch(name, validation), TEST_PART)
-
-    def _test_set(self, name: str) -> EvaluationSet:
-        return EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
+    def _final_sets(self) -> Iterator[tuple[str, str, EvaluationSet]]:
+        """What is scored at the end, one after the other and made anew each time: the name of a set, which the official
+        test split has none of, an algorithm, and its instances."""
+        for each in self.config.scored:
+            for name in self.config.algorithms:
+                yield each.name, name, EvaluationSet.of(validation_batch(name, each), TEST_PART)
+        for name in self.config.algorithms if self.config.test else ():
+            yield "", name, EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
 
     def snapshot(self) -> Snapshot:
         """The run as it is now, once all steps are done that the device was handed."""
