@@ -6,22 +6,19 @@ import enum
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from narkit.errors import UnknownNameError
 from narkit.models import triplets
 from narkit.models.features import Bases, Basis, Scalars, fold
 from narkit.models.layers import LayerNorm, Linear
 from narkit.models.narrow_maxima import BoundNarrowMaxima, NarrowMaxima, NodeMap, in_directions, reverse
-from narkit.settings import whole_number
+from narkit.settings import choice, whole_number
 
 Mask = Bool[Array, "node node"]
-_Choice = TypeVar("_Choice", bound=enum.StrEnum)
 
 
 class Reads(enum.StrEnum):
@@ -132,7 +129,7 @@ class TripletEdgeAttention(eqx.Module):
             )
         if maxima < 0:
             raise ValueError(f"maxima: expected a number of features, or 0 for none, got {maxima}")
-        read, scaled = _choice("reads", reads, Reads), _choice("scale", scale, Scale)
+        read, scaled = choice("reads", reads, Reads), choice("scale", scale, Scale)
         self.reads = None if read is Reads.INPUTS else read
         self.scale = None if scaled is Scale.NONE else scaled
         self.both_directions, self.values_of_kj = both_directions, values_of_kj
@@ -405,13 +402,6 @@ def with_reverses(
 
 def _through(basis: Basis, linears: tuple[Linear, ...] | None) -> tuple[Basis, ...] | None:
     return None if linears is None else tuple(basis.through(linear) for linear in linears)
-
-
-def _choice(option: str, value: str, choices: type[_Choice]) -> _Choice:
-    try:
-        return choices(value)
-    except ValueError:
-        raise UnknownNameError(option, value, [choice.value for choice in choices]) from None
 
 
 def _masked_softmax(

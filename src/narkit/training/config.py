@@ -120,8 +120,7 @@ class TrainConfig:
             object.__setattr__(self, name, value)
         object.__setattr__(self, "algorithms", tuple(ALGORITHMS[name].name for name in self.algorithms))
         _check_processor_options(self.processor, self.processor_options)
-        if self.hints not in [mode.value for mode in Hints]:
-            raise UnknownNameError("hint mode", self.hints, [mode.value for mode in Hints])
+        settings.choice("hint mode", self.hints, Hints)
         Unrolling(self.teacher_forcing, self.reprediction, self.hint_gradient)
         Interfaces.of(self)
         self._check_numbers()
