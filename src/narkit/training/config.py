@@ -65,11 +65,8 @@ class Validation:
                 f"validation {self.name!r}: expected another seed than {self.seed}, which draws the official test "
                 "split; nothing is chosen by that"
             )
-        if self.size < 1 or self.num_samples < 1:
-            raise ValueError(
-                f"validation {self.name!r}: expected a size and a number of samples of at least 1, got {self.size} and "
-                f"{self.num_samples}"
-            )
+        for name in ("size", "num_samples"):
+            settings.whole_number(f"validation {self.name!r}: {name}", getattr(self, name), at_least=1)
 
 
 @dataclass(frozen=True)
@@ -129,8 +126,7 @@ class TrainConfig:
 
     def _check_numbers(self) -> None:
         for name in ("steps", "batch_size", "hidden_size", "validate_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+            settings.whole_number(name, getattr(self, name), at_least=1)
         for name in ("algorithms", "seeds", "sizes", "validations"):
             values = getattr(self, name)
             different = {v.name for v in self.validations} if name == "validations" else set(values)
