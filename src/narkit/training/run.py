@@ -93,23 +93,21 @@ def train_until(
             ) from error
 
 
+@dataclasses.dataclass(eq=False)
 class _Run(Callback):
     """One call of `train`. It follows the trainer before all other callbacks do, and writes what is to be kept."""
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        directory: RunDirectory | None,
-        callbacks: Callbacks,
-        save_every: float,
-        stop: Interruption,
-    ):
-        self.config, self.directory, self.callbacks = trainer.config, directory, callbacks
-        self.save_every, self.stop = save_every, stop
-        self.trainer = trainer
-        trainer.callbacks = Callbacks([self, *callbacks.members])
-        trainer.should_stop = lambda: bool(stop)
-        self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
+    trainer: Trainer
+    directory: RunDirectory | None
+    callbacks: Callbacks
+    save_every: float
+    stop: Interruption
+
+    def __post_init__(self) -> None:
+        self.config = self.trainer.config
+        self.trainer.callbacks = Callbacks([self, *self.callbacks.members])
+        self.trainer.should_stop = lambda: bool(self.stop)
+        self.checkpoints = Checkpoints(self.directory.checkpoints) if self.directory else None
         self.saved_at = self.measured_at = time.perf_counter()
         self.peak_before = machine.peak_memory()
 
