@@ -32,9 +32,11 @@ from narkit.models.features import Bases, Scalars
 from narkit.models.layers import LayerNorm, Linear
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
 from narkit.models.processors.message_passing import BoundMessagePassing, MessagePassing
+from narkit.training.callbacks import Callback
 from narkit.training.config import BENCHMARK, Validation
 from narkit.training.presets import preset
-from narkit.training.trainer import Hooks, Trainer
+from narkit.training.progress import Point
+from narkit.training.trainer import Trainer
 
 SLOPE = 0.01
 TEST = Validation("test", 64, 32, BENCHMARK)
@@ -151,13 +153,22 @@ def num_parameters(name: str, hidden_size: int = 128) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
+class PrintScores(Callback):
+    """Prints the scores of every validation behind a name."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def on_point(self, trainer: Trainer, point: Point) -> None:
+        print(self.name, point.scores, flush=True)
+
+
 def train(algorithm: str, name: str, seeds: int, options: dict[str, Any], settings: str = "paper") -> dict[str, Any]:
     """The curve of one reading, or of a processor of narkit's."""
     own = {"processor": "reading_of_team", "processor_options": {"name": name}} if name in READINGS else {}
     config = preset(settings, algorithms=algorithm, seeds=tuple(range(seeds)), **({"processor": name} | own | options))
     config = config.replace(validations=(*config.validations, TEST), test=False)
-    hooks = Hooks(on_point=lambda trainer: print(name, trainer.progress.curve[-1].scores, flush=True))
-    trainer = Trainer(config, hooks=hooks)
+    trainer = Trainer(config, callbacks=[PrintScores(name)])
     trainer.prepare()
     trainer.run()
     kernels = "plain" if trainer.programs.acceleration.form is None else "fused"

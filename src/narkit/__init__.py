@@ -12,43 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
-# Public name -> the module that it comes from. The imports at the end say the same to type checkers.
-_MODULES = {
-    "ALGORITHMS": "narkit.algorithms",
-    "Batch": "narkit.data.batch",
-    "Callback": "narkit.training.callbacks",
-    "DenseProcessor": "narkit.models.processors",
-    "Kind": "narkit.spec",
-    "Location": "narkit.spec",
-    "PROCESSORS": "narkit.models.processors",
-    "Predictions": "narkit.inference",
-    "Probe": "narkit.spec",
-    "Processor": "narkit.models.processors",
-    "Reasoner": "narkit.models.network",
-    "Rule": "narkit.training.rules",
-    "RunRecord": "narkit.training.record",
-    "SYSTEMS": "narkit.sweeps.systems",
-    "Stage": "narkit.spec",
-    "System": "narkit.sweeps.systems",
-    "TrainConfig": "narkit.training.config",
-    "TrainingStream": "narkit.data.stream",
-    "TripletEdgeAttention": "narkit.models.triplet_edge_attention",
-    "Validation": "narkit.training.config",
-    "algorithm": "narkit.spec",
-    "constant": "narkit.spec",
-    "edge": "narkit.spec",
-    "evaluate": "narkit.models.scoring",
-    "graph": "narkit.spec",
-    "load": "narkit.solve.weights",
-    "load_split": "narkit.data.splits",
-    "node": "narkit.spec",
-    "predict": "narkit.inference",
-    "run": "narkit.data.execution",
-    "sample": "narkit.data.execution",
-    "save": "narkit.models.serialization",
-    "train": "narkit.training.run",
-    "transform": "narkit.data.transforms",
+# The public names by the module that they come from. The imports at the end say the same to type checkers.
+_NAMES = {
+    "narkit.algorithms": ["ALGORITHMS"],
+    "narkit.data.batch": ["Batch"],
+    "narkit.data.execution": ["run", "sample"],
+    "narkit.data.splits": ["load_split"],
+    "narkit.data.stream": ["TrainingStream"],
+    "narkit.data.transforms": ["transform"],
+    "narkit.inference": ["Predictions", "predict"],
+    "narkit.models.network": ["Reasoner"],
+    "narkit.models.processors": ["DenseProcessor", "PROCESSORS", "Processor"],
+    "narkit.models.scoring": ["evaluate"],
+    "narkit.models.serialization": ["save"],
+    "narkit.models.triplet_edge_attention": ["TripletEdgeAttention"],
+    "narkit.solve.weights": ["load"],
+    "narkit.spec": ["Kind", "Location", "Probe", "Stage", "algorithm", "constant", "edge", "graph", "node"],
+    "narkit.sweeps.systems": ["SYSTEMS", "System"],
+    "narkit.training.callbacks": ["Callback"],
+    "narkit.training.config": ["TrainConfig", "Validation"],
+    "narkit.training.record": ["RunRecord"],
+    "narkit.training.rules": ["Rule"],
+    "narkit.training.run": ["train"],
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

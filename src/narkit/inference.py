@@ -45,8 +45,7 @@ def predict(
             f"size=16)), got {type(reasoner).__name__} and {type(batch).__name__}"
         )
     options = Unrolling(reprediction=reprediction)
-    if batch.algorithm not in reasoner.algorithms:
-        raise BatchError(f"expected a batch of {' or '.join(reasoner.algorithms)}, got one of {batch.algorithm}")
+    reasoner.check_algorithm(batch.algorithm)
     if not len(batch):
         raise BatchError("predict: expected a batch with samples, got an empty one")
     keep_hints, arrays = flag("keep_hints", keep_hints), DeviceBatch.of(batch)

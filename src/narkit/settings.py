@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import functools
 import json
 import math
@@ -18,7 +19,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from typing import Any
+from typing import Any, TypeVar
 
 from narkit.errors import UnknownNameError
 
@@ -27,6 +28,9 @@ SIMPLE = {bool: "true or false", int: "whole numbers", float: "numbers", str: "w
 UNIONS = (types.UnionType, typing.Union)
 LARGEST = 2**63  # whole numbers beyond it fit into no array
 MOST = 100_000  # values in a list
+
+
+_Choice = TypeVar("_Choice", bound=enum.StrEnum)
 
 
 class SettingError(ValueError):
@@ -87,6 +91,14 @@ def word(name: str, value: object, example: object = None) -> str:
     if not isinstance(value, str) or not value:
         raise SettingError(name, "a word", value, example)
     return str(value)
+
+
+def choice(what: str, value: object, choices: type[_Choice]) -> _Choice:
+    """The one of the choices that a word, or the choice itself, stands for; another word proposes the nearest."""
+    try:
+        return choices(value)
+    except ValueError:
+        raise UnknownNameError(what, value, [each.value for each in choices]) from None
 
 
 def read(kind: Any, name: str, value: object, example: object = None) -> Any:

@@ -12,7 +12,7 @@ from narkit.training.feed import Feed
 from narkit.training.record_checks import check_record
 from narkit.training.rules import AVERAGED
 from narkit.training.run import make_record
-from narkit.training.trainer import Hooks, Trainer
+from narkit.training.trainer import Trainer
 
 Tiny = Callable[..., narkit.TrainConfig]
 OPTIONS = {"average": 0.75, "average_horizon": 4.0, "skipped_steps": 2}
@@ -33,8 +33,12 @@ class SpoiltFeed(Feed):
 def trained(config: narkit.TrainConfig, *spoilt: int) -> tuple[Trainer, list]:
     """A trainer that has trained to the end, and its states after each step, on the host."""
     states = []
-    hooks = Hooks(on_step=lambda trainer: states.append(jax.device_get(trainer.state)))
-    trainer = Trainer(config, hooks=hooks, threads=2)
+
+    class States(narkit.Callback):
+        def on_step(self, trainer: Trainer) -> None:
+            states.append(jax.device_get(trainer.state))
+
+    trainer = Trainer(config, callbacks=[States()], threads=2)
     trainer.feed = SpoiltFeed(config)
     trainer.feed.spoilt = spoilt
     states.append(jax.device_get(trainer.state))

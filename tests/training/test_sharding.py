@@ -48,8 +48,9 @@ def test_fused_kernels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 SCRIPT = """
 import json, sys
 import jax, numpy as np
+from narkit.training.callbacks import Callback
 from narkit.training.config import TrainConfig, Validation
-from narkit.training.trainer import Hooks, Trainer
+from narkit.training.trainer import Trainer
 assert jax.device_count() == 8
 
 def config(seeds):
@@ -61,8 +62,11 @@ for seeds, devices in ((4, 1), (4, 4), (4, 8), (3, 1), (3, 4)):
     gradients = []
     # After the first step Adam's mean of gradients is a tenth of the gradient. Its updates would make much of little:
     # where a gradient is nearly zero, they have the full length in one direction or the other.
-    note = lambda trainer: gradients.append(np.asarray(trainer.state.optimizer[1][0].mu).tolist())
-    trainer = Trainer(config(seeds), devices=devices, threads=1, hooks=Hooks(on_point=note))
+    class Note(Callback):
+        def on_point(self, trainer, point):
+            gradients.append(np.asarray(trainer.state.optimizer[1][0].mu).tolist())
+
+    trainer = Trainer(config(seeds), devices=devices, threads=1, callbacks=[Note()])
     trainer.prepare()
     trainer.run()
     found[f"{seeds} on {devices}"] = {

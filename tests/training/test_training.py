@@ -205,10 +205,10 @@ def test_every_network_is_tested_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatc
     last[1] = 0.0
     trainer.selection.parameters |= {"id_first": first, "last": last}
     kept: list[dict] = []
-    results = trainer.test(keep=lambda tested: kept.append(dict(tested)))["bfs"]
+    results = trainer.test(keep=lambda tested: kept.append(dict(tested)))[0]["bfs"]
     assert [len(tested) for tested in kept] == [2, 3]
     trainer.programs.predict = None  # type: ignore[assignment] # all scores are known: nothing is predicted again
-    assert trainer.test(kept[-1])["bfs"] == results
+    assert trainer.test(kept[-1])[0]["bfs"] == results
     trainer.programs = Programs(trainer.config)
     assert list(results) == ["id", "id_first", "last"]
     alone = EvaluationSet.of(test, 2, with_hints=True)

@@ -102,21 +102,22 @@ def loop({arguments}, {_parameters(algorithm)}):
 def _sample_source(algorithm: Algorithm) -> str:
     masks = "".join(f", p_{first_mask_name(name)}" for name in permutations(algorithm))
     close = "".join(
-        f"        close_to_cycle(p_{name}[b], p_{first_mask_name(name)}[b])\n" for name in permutations(algorithm)
+        f"        positions.close_to_cycle(p_{name}[b], p_{first_mask_name(name)}[b])\n"
+        for name in permutations(algorithm)
     )
-    split = "p_string[b]" if "string" in algorithm.spec else "ONE_STRING"
+    split = "p_string[b]" if "string" in algorithm.spec else "positions.ONE_STRING"
     return f"""
 def loop(seeds, samples_per_seed, step, size, distribution, {_parameters(algorithm)}{masks}):
     clock = np.array([0, capacity])
-    rng = new_generator()
+    rng = randomness.new_generator()
     for b in range(len(lengths)):
         seed, sample = seeds[b // samples_per_seed], b % samples_per_seed
         clock[0] = 0
-        restart(rng, seed, step, sample, INSTANCE)
+        randomness.restart(rng, seed, step, sample, positions.INSTANCE)
         function(*sampler(rng, size, distribution), Probes({_probes(algorithm)}))
         lengths[b] = clock[0]
-        restart(rng, seed, step, sample, POSITIONS)
-        randomise_positions(rng, p_pos[b], {split})
+        randomness.restart(rng, seed, step, sample, positions.POSITIONS)
+        positions.randomise_positions(rng, p_pos[b], {split})
 {close}"""
 
 
@@ -128,16 +129,11 @@ def _compile(algorithm: Algorithm, purpose: str, source: str) -> Callable:
     function, probes = _function_and_probes(algorithm)
     namespace = {
         "np": np,
+        "positions": positions,
+        "randomness": randomness,
         "function": function,
         "sampler": njit(algorithm.sampler),
         "Probes": probes,
-        "new_generator": randomness.new_generator,
-        "restart": randomness.restart,
-        "randomise_positions": positions.randomise_positions,
-        "close_to_cycle": positions.close_to_cycle,
-        "ONE_STRING": positions.ONE_STRING,
-        "INSTANCE": positions.INSTANCE,
-        "POSITIONS": positions.POSITIONS,
     }
     # Under this file's name Numba finds a place for the cache; the lines of the source are not this file's.
     exec(compile(source, __file__, "exec"), namespace)

@@ -122,10 +122,7 @@ _search_bridges = _low_point_search(_judge_edges, _record_bridges)
 
 @shared.graph_algorithm(
     hints={"is_cut_h": node("mask", "nodes known to be articulation points")}
-    | shared.TREE
-    | shared.COLOR
-    | shared.TIMES
-    | shared.LOW
+    | shared.TREE_WITH_LOW_POINTS
     | {"child_cnt": node("scalar", "number of children in the search tree, in hundredths")}
     | shared.SEARCH
     | shared.CLOCK,
@@ -148,10 +145,7 @@ def articulation_points(A, probes):
 
 @shared.graph_algorithm(
     hints={"is_bridge_h": edge("mask", "edges known to be bridges; -1 where no edge is")}
-    | shared.TREE
-    | shared.COLOR
-    | shared.TIMES
-    | shared.LOW
+    | shared.TREE_WITH_LOW_POINTS
     | shared.SEARCH
     | shared.CLOCK,
     outputs={

@@ -29,7 +29,8 @@ TIMES = {
     "d": node("scalar", "discovery time, 0 before it, in hundredths"),
     "f": node("scalar", "finishing time, 0 before it, in hundredths"),
 }
-LOW = {"low": node("scalar", "the earliest discovery time that the node's subtree reaches by one edge out of the tree")}
+LOW = node("scalar", "the earliest discovery time that the node's subtree reaches by one edge out of the tree")
+TREE_WITH_LOW_POINTS = TREE | COLOR | TIMES | {"low": LOW}
 STACK = {"s_prev": node("pointer", "the node below this one on the stack; the bottom, and nodes not on it: themselves")}
 ROOT = {"s": node("mask_one", "the root of the current search tree")}
 CURRENT = {

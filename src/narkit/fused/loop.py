@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 from narkit.fused import finishing, launch
 from narkit.fused.blank import blank_stacks
 from narkit.loops.backend import Backend, Stack
-from narkit.loops.deferred_products import Deferred, Sum
+from narkit.loops.deferred_products import Deferred
 
 TILES_PER_PRODUCT = 32
 """Tiles of 128 x 128, times parts of the sum, that a product over time is cut into (per seed)."""
@@ -37,8 +37,8 @@ class FusedLoop(Backend):
         params: Any = operation.params
         return launch.run_on_rows(operands, stacks, t, last, **params)
 
-    def can_finish(self, gradient: Deferred | Sum) -> bool:
-        return all(finishing.fits(term) for term in gradient.terms)
+    def can_finish(self, terms: Sequence[Deferred]) -> bool:
+        return all(finishing.fits(term) for term in terms)
 
     def finish(
         self,

@@ -17,7 +17,7 @@ from jax.extend.core import JaxprEqn, Var
 from jaxtyping import Array, PyTree
 
 if TYPE_CHECKING:
-    from narkit.loops.deferred_products import Deferred, Sum
+    from narkit.loops.deferred_products import Deferred
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Backend:
         """Runs such an operation: operands may be rows of stacks, and outputs with a stack are written to its row t."""
         raise NotImplementedError("only a backend that takes operations on rows is asked to run them")
 
-    def can_finish(self, gradient: Deferred | Sum) -> bool:
-        """Whether `finish` can make this gradient of a weight from what a loop has stacked."""
+    def can_finish(self, terms: Sequence[Deferred]) -> bool:
+        """Whether `finish` can make the gradient of a weight with these terms from what a loop has stacked."""
         return False
 
     def finish(
@@ -61,7 +61,7 @@ class Backend:
         last: Array,
         by_sample: Container[Var],
     ) -> list[Array]:
-        """Makes all of these gradients, from the rows of the steps that were run.
+        """Makes all of these terms of gradients, from the rows of the steps that were run.
 
         Of stacks in `by_sample`, whose rows are samples, those of samples whose `last` step is over need not be read.
         """

@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
 from narkit.loops.backend import PLAIN, Backend, Stack
-from narkit.loops.deferred_products import PARTS, Deferred, Factor, Sum, evaluate
+from narkit.loops.deferred_products import PARTS, Deferred, Factor, evaluate
 from narkit.loops.stacks import Row, write_row
 from narkit.loops.traced_program import (
     LINEAR,
@@ -87,9 +87,9 @@ class ReversibleStep:
         self._carried = carried = program.inputs[self._num_forward - num_carry : self._num_forward]
         self._deferred = _find_deferred(program, gradients, {*carried, *named})
         self._of_samples = {*carried, *named, *named_values(program, STACKED)}
-        self._by_backend = [deferred is not None and backend.can_finish(deferred) for deferred in self._deferred]
-        self._summed = [var for var, deferred in zip(gradients, self._deferred, strict=True) if deferred is None]
-        factors = list(dict.fromkeys(factor.var for d in self._deferred if d is not None for factor in d.factors))
+        self._by_backend = [terms for terms in self._deferred if terms and backend.can_finish(terms)]
+        self._summed = [var for var, terms in zip(gradients, self._deferred, strict=True) if not terms]
+        factors = list(dict.fromkeys(factor.var for terms in self._deferred for d in terms for factor in d.factors))
         backward = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
         # What the backward pass reads of the forward pass is kept; factors among it need not be stacked once more.
         wanted = backward.variables | set(self._z_vars)
@@ -171,9 +171,8 @@ class ReversibleStep:
 
     def _stacks(self, variables: Sequence[Var]) -> list[Stack]:
         """Read in all rows are the factors of what is left to the compiler: it knows nothing of the number of steps."""
-        pairs = zip(self._deferred, self._by_backend, strict=True)
-        left = [deferred for deferred, by_backend in pairs if deferred is not None and not by_backend]
-        read = {factor.var for deferred in left for factor in deferred.factors}
+        left = [terms for terms in self._deferred if terms not in self._by_backend]
+        read = {factor.var for terms in left for deferred in terms for factor in deferred.factors}
         return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in variables]
 
     def finish(
@@ -182,15 +181,12 @@ class ReversibleStep:
         """The gradients of the parameters, from what the loops summed, stacked and kept."""
         remaining = iter(sums)
         stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
-        pairs = zip(self._deferred, self._by_backend, strict=True)
-        made = [deferred for deferred, by_backend in pairs if deferred is not None and by_backend]
-        chosen = [term for deferred in made for term in deferred.terms]
+        chosen = list(itertools.chain.from_iterable(self._by_backend))
         by_sample = {var for var in self._of_samples if shape_of(var)[:1] == last.shape}
         finished = self._backend.finish(chosen, stack_of, num_steps, last, by_sample)
         known = dict(zip(chosen, finished, strict=True))
         gradients = [
-            next(remaining) if deferred is None else evaluate(deferred, stack_of, known, self._backend)
-            for deferred in self._deferred
+            evaluate(terms, stack_of, known, self._backend) if terms else next(remaining) for terms in self._deferred
         ]
         return jax.tree.unflatten(self._params, gradients)
 
@@ -235,8 +231,8 @@ def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequen
     return found
 
 
-def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[Var]) -> list[Deferred | Sum | None]:
-    """For each gradient, how to finish it after the loop; None where it must be summed inside.
+def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[Var]) -> list[tuple[Deferred, ...]]:
+    """For each gradient, the terms to finish it from after the loop; none where it must be summed inside.
 
     `kept` are values that are kept from the forward pass if anything reads them.
     """
@@ -256,10 +252,8 @@ def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[V
     for start, maps in itertools.chain.from_iterable(sums):
         if (start, maps) not in found and start in stacked:
             found[start, maps] = Deferred((Factor(start),), None, maps)
-    terms = [tuple(found[term] for term in summands if term in found) for summands in sums]
     return [
-        None if len(parts) < len(summands) else parts[0] if len(parts) == 1 else Sum(parts)
-        for parts, summands in zip(terms, sums, strict=True)
+        tuple(found[term] for term in summands) if all(term in found for term in summands) else () for summands in sums
     ]
 
 

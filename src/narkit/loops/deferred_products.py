@@ -26,26 +26,14 @@ PARTS = {"reshape", "squeeze", "slice"}
 
 @dataclass(frozen=True, eq=False)
 class Deferred:
-    """A weight's gradient that is finished after the loop: a product (or sum) over time, then linear maps."""
+    """A term of a weight's gradient that is finished after the loop: a product (or sum) over time, then linear maps.
+
+    There are as many terms as things that read the weight.
+    """
 
     factors: tuple[Factor, ...]  # one: summed over time; two: multiplied
     product: JaxprEqn | None
     maps: tuple[JaxprEqn, ...]  # from the product towards the gradient
-
-    @property
-    def terms(self) -> tuple[Deferred, ...]:
-        return (self,)
-
-
-@dataclass(frozen=True)
-class Sum:
-    """A weight's gradient that is a sum of such, because several things read the weight."""
-
-    terms: tuple[Deferred, ...]
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        return tuple(factor for term in self.terms for factor in term.factors)
 
 
 @dataclass(frozen=True)
@@ -63,11 +51,11 @@ class Factor:
 
 
 def evaluate(
-    deferred: Deferred | Sum, stack_of: Mapping[Var, Array], known: Mapping[Deferred, Array], backend: Backend = PLAIN
+    terms: Sequence[Deferred], stack_of: Mapping[Var, Array], known: Mapping[Deferred, Array], backend: Backend = PLAIN
 ) -> Array:
-    """Finishes one; `known` are those terms that the backend has finished."""
+    """Finishes a gradient; `known` are those of its terms that the backend has finished."""
     return functools.reduce(
-        operator.add, [known[term] if term in known else _evaluate(term, stack_of, backend) for term in deferred.terms]
+        operator.add, [known[term] if term in known else _evaluate(term, stack_of, backend) for term in terms]
     )
 
 

@@ -57,23 +57,17 @@ def _loop(step, params, data, carry, num_steps, capacity, last, backend):
     def body(t, state):
         carry, ys, zs = state
         carry, y, z = step(params, data, t, carry)
-        return carry, _write(ys, t, y), jax.tree.map(lambda new, old: choose(last == t, new, old), z, zs)
+        ys = jax.tree.map(lambda stack, row: write_row(stack, row, t), ys, y)
+        return carry, ys, jax.tree.map(lambda new, old: choose(last == t, new, old), z, zs)
 
-    start = (carry, _zero_stacks(ys, capacity), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zs))
+    stacks = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), ys)
+    start = (carry, stacks, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zs))
     return lax.fori_loop(_ZERO, num_steps.astype(jnp.int32), body, start)
 
 
 def choose(condition: Bool[Array, " batch"], yes: Array, no: Array | float) -> Array:
     """`jnp.where` with a condition per sample."""
     return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
-
-
-def _zero_stacks(values: PyTree, capacity: int) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), values)
-
-
-def _write(stacks: PyTree, t: Array, values: PyTree) -> PyTree:
-    return jax.tree.map(lambda stack, value: write_row(stack, value, t), stacks, values)
 
 
 def _forward(step, params, data, carry, num_steps, capacity, last, backend):

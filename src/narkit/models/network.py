@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
 from narkit.data.memory import check_memory
-from narkit.errors import BatchError, UnknownNameError
+from narkit.errors import BatchError
 from narkit.loops.backend import PLAIN, Backend
 from narkit.models.bound_decoders import BoundDecoders, decoded_together
 from narkit.models.comparisons import compare, with_comparisons
@@ -28,7 +28,7 @@ from narkit.models.feedback import Feedback
 from narkit.models.interfaces import EdgePointers, Interfaces, NodePointers
 from narkit.models.processors import ProcessorFactory, describe_processor, make_processor
 from narkit.models.processors.base import BoundProcessor, Processor
-from narkit.settings import whole_number
+from narkit.settings import choice, whole_number
 from narkit.spec import Spec, Stage, stage_of
 
 
@@ -123,10 +123,7 @@ class Reasoner(eqx.Module):
         check_memory(f"a network of width {hidden_size}", 4.0 * hidden_size**2, "choose a smaller hidden_size")
         if not names or len(set(names)) != len(names):
             raise ValueError(f"expected one or more different algorithms, got {names}")
-        try:
-            self.hints = Hints(hints)
-        except ValueError:
-            raise UnknownNameError("hint mode", hints, [mode.value for mode in Hints]) from None
+        self.hints = choice("hint mode", hints, Hints)
         self.interfaces = Interfaces(edge_pointers, node_pointers, keep_pointers, comparisons, growing_hints)
         self.algorithms = tuple(ALGORITHMS[name].name for name in names)
         self.hidden_size = hidden_size

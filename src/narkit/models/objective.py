@@ -84,13 +84,10 @@ def _costs(probe: Probe, logits: Array, truth: Array) -> tuple[Array, Array]:
         case Kind.MASK_ONE | Kind.CATEGORICAL:
             is_true = truth == 1
             return -jnp.sum(jnp.where(is_true, jax.nn.log_softmax(logits), 0.0), axis=-1), is_true.any(-1)
-        case Kind.POINTER:
-            chosen = as_value(probe, truth, logits.shape[-1])
-            cost = -jnp.sum(chosen * jax.nn.log_softmax(logits), axis=-1)
-            return cost, jnp.ones(cost.shape, bool)
-        case Kind.PERMUTATION_POINTER:
+        case Kind.POINTER | Kind.PERMUTATION_POINTER:
             # Sinkhorn's result is a logarithm of probabilities already.
-            cost = -jnp.sum(as_value(probe, truth, logits.shape[-1]) * logits, axis=-1)
+            log_probabilities = jax.nn.log_softmax(logits) if probe.kind is Kind.POINTER else logits
+            cost = -jnp.sum(as_value(probe, truth, logits.shape[-1]) * log_probabilities, axis=-1)
             return cost, jnp.ones(cost.shape, bool)
         case Kind.SHOULD_BE_PERMUTATION:
             raise ValueError("raw permutations cannot be trained on; transform the batch first")

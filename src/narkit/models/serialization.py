@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,29 +43,25 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
     check_place(Path(path))
     if dtype not in DTYPES:
         raise UnknownNameError("type to store weights in", dtype, DTYPES)
+    header = {
+        "format": FORMAT,
+        "narkit": __version__,
+        "algorithms": list(reasoner.algorithms),
+        "processor": reasoner.processor_name,
+        "processor_options": _options_of(reasoner),
+        "hidden_size": reasoner.hidden_size,
+        "hints": reasoner.hints.value,
+    }
+    if changed := reasoner.interfaces.changed:  # files without them are as they always were
+        header["interfaces"] = changed
     # Stacked seeds, or a network that was edited by hand, would make a file that cannot be loaded.
-    options, interfaces = _options_of(reasoner), reasoner.interfaces.options
-    expected = _skeleton(
-        reasoner.algorithms, reasoner.processor_name, options, reasoner.hidden_size, reasoner.hints, interfaces
-    )
-    tensors, wanted = _tensors(reasoner), _tensors(expected)
+    tensors, wanted = _tensors(reasoner), _tensors(_skeleton(header))
     misfits = [name for name in wanted if name not in tensors or tensors[name].shape != wanted[name].shape]
     if misfits or set(tensors) != set(wanted):
         raise ValueError(
             f"expected a single reasoner as narkit.Reasoner makes it; these parameters differ from one: "
             f"{misfits or sorted(set(tensors) ^ set(wanted))}. Of several seeds, save one at a time"
         )
-    header = {
-        "format": FORMAT,
-        "narkit": __version__,
-        "algorithms": list(reasoner.algorithms),
-        "processor": reasoner.processor_name,
-        "processor_options": options,
-        "hidden_size": reasoner.hidden_size,
-        "hints": reasoner.hints.value,
-    }
-    if changed := reasoner.interfaces.changed:  # files without them are as they always were
-        header["interfaces"] = changed
     stored = {name: jnp.asarray(values, dtype) for name, values in tensors.items()}
     write_whole(Path(path), safetensors.flax.save(stored, {METADATA_KEY: json.dumps(header)}))
 
@@ -73,9 +69,10 @@ def save(reasoner: Reasoner, path: str | os.PathLike, dtype: str = "float32") ->
 def load(path: str | os.PathLike) -> Reasoner:
     """Reads a reasoner that `narkit.save` has written."""
     header, stored = _read(Path(path))
-    names, processor, options, hidden_size, hints = _entries(path, header)
+    _check_entries(path, header)
+    names, processor = header["algorithms"], header["processor"]
     try:
-        interfaces = read_interfaces(header.get("interfaces", {})).options
+        read_interfaces(header.get("interfaces", {}))
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"{path}: {error}") from None
     for name in names:
@@ -87,10 +84,10 @@ def load(path: str | os.PathLike) -> Reasoner:
             f"if it is your own, register it first: narkit.PROCESSORS[{processor!r}] = ..."
         )
     try:
-        skeleton = _skeleton(names, processor, options, hidden_size, hints, interfaces)
+        skeleton = _skeleton(header)
     except TypeError as error:
         raise ModelFileError(
-            f"{path}: the processor {processor!r} does not take the options {options}: {error}"
+            f"{path}: the processor {processor!r} does not take the options {header['processor_options']}: {error}"
         ) from None
     except ValueError as error:
         raise ModelFileError(f"{path}: no network is as its metadata say: {error}") from None
@@ -129,21 +126,14 @@ def _options_of(reasoner: Reasoner) -> dict[str, Any]:
     return json.loads(reasoner.processor_options)
 
 
-def _skeleton(
-    algorithms: Sequence[str],
-    processor: str,
-    options: Mapping[str, Any],
-    hidden_size: int,
-    hints: str,
-    interfaces: Mapping[str, Any],
-) -> Reasoner:
-    """A reasoner with shapes in place of arrays: nothing is computed.
+def _skeleton(header: Mapping[str, Any]) -> Reasoner:
+    """The reasoner that a header describes, with shapes in place of arrays: nothing is computed.
 
     It is kept, since tables are made of hundreds of files, and making it takes longer than reading one.
     """
-    written = json.dumps([list(algorithms), processor, dict(options), hidden_size, hints, dict(interfaces)])
+    written = json.dumps([*(header[name] for name in ENTRIES), header.get("interfaces", {})])
     # Names may come to stand for others, and of which type numbers are is a setting of JAX.
-    stands_for = (PROCESSORS[processor], *(ALGORITHMS[name] for name in algorithms))
+    stands_for = (PROCESSORS[header["processor"]], *(ALGORITHMS[name] for name in header["algorithms"]))
     return _kept_skeleton(written, stands_for, jax.dtypes.canonicalize_dtype(float))
 
 
@@ -167,15 +157,14 @@ def _tensors(reasoner: Reasoner) -> dict[str, Any]:
 ENTRIES = {"algorithms": list, "processor": str, "processor_options": dict, "hidden_size": int, "hints": str}
 
 
-def _entries(path: str | os.PathLike, header: dict[str, Any]) -> list[Any]:
-    """What the metadata say of the network, each of its type."""
+def _check_entries(path: str | os.PathLike, header: dict[str, Any]) -> None:
+    """Raises if the metadata do not say all of the network, each of its type."""
     for name, kind in ENTRIES.items():
         if name not in header:
             raise ModelFileError(f"{path}: expected the entry {name!r} in the metadata, got {sorted(header)}")
         value = header[name]
         if not isinstance(value, kind) or (kind is list and not all(isinstance(word, str) for word in value)):
             raise ModelFileError(f"{path}: metadata: expected {name} as narkit.save writes it, got {shown(value)}")
-    return [header[name] for name in ENTRIES]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -6,14 +6,12 @@ import enum
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from narkit.errors import UnknownNameError
 from narkit.models import triplets
 from narkit.models.bound_attention import (
     BoundTripletEdgeAttention,
@@ -25,7 +23,7 @@ from narkit.models.bound_attention import (
 from narkit.models.features import Bases, fold
 from narkit.models.layers import LayerNorm, Linear
 from narkit.models.narrow_maxima import NarrowMaxima, NodeMap, in_directions, reverse
-from narkit.settings import whole_number
+from narkit.settings import choice, whole_number
 
 _Choice = TypeVar("_Choice", bound=enum.StrEnum)
 
@@ -361,10 +359,7 @@ def growth(num_nodes: int) -> float:
 
 def _choice(option: str, value: str, choices: type[_Choice]) -> _Choice | None:
     """The choice of that name; None for the first, which is the paper's."""
-    try:
-        chosen = choices(value)
-    except ValueError:
-        raise UnknownNameError(option, value, [choice.value for choice in choices]) from None
+    chosen = choice(option, value, choices)
     return None if chosen is next(iter(choices)) else chosen
 
 

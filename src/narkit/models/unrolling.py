@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from narkit.errors import UnknownNameError
 from narkit.loops.time_loop import choose, time_loop
 from narkit.models import predictions
 from narkit.models.encoders import Values, as_values
 from narkit.models.feedback import Feedback, FeedbackForm
 from narkit.models.growing_hints import soften_growing, with_gradient_of
 from narkit.models.network import AnyArray, Bind, BoundNetwork, DeviceBatch, Hints, LastStep, Reasoner
+from narkit.settings import choice
 
 
 class Reprediction(enum.StrEnum):
@@ -52,10 +52,7 @@ class Unrolling:
             raise ValueError(f"expected a factor of the gradient through hints in [0, 1], got {self.hint_gradient}")
         if not 0.0 <= self.teacher_forcing <= 1.0:
             raise ValueError(f"expected a teacher-forcing probability in [0, 1], got {self.teacher_forcing}")
-        try:
-            object.__setattr__(self, "reprediction", Reprediction(self.reprediction))
-        except ValueError:
-            raise UnknownNameError("reprediction", self.reprediction, [r.value for r in Reprediction]) from None
+        object.__setattr__(self, "reprediction", choice("reprediction", self.reprediction, Reprediction))
 
     def is_hard(self, training: bool) -> bool:
         """Whether the likeliest values are fed back."""

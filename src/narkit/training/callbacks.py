@@ -49,11 +49,11 @@ class Callbacks:
     """Several callbacks, which are called in their order: `callbacks.call("on_step", trainer)`."""
 
     def __init__(self, callbacks: Iterable[Callback]):
-        self._callbacks = tuple(callbacks)
-        for callback in self._callbacks:
+        self.members = tuple(callbacks)
+        for callback in self.members:
             if not isinstance(callback, Callback):
                 raise TypeError(f"callbacks: expected objects of narkit.Callback, got {callback!r}")
 
     def call(self, method: str, *arguments: object) -> None:
-        for callback in self._callbacks:
+        for callback in self.members:
             getattr(callback, method)(*arguments)

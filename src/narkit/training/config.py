@@ -65,11 +65,8 @@ class Validation:
                 f"validation {self.name!r}: expected another seed than {self.seed}, which draws the official test "
                 "split; nothing is chosen by that"
             )
-        if self.size < 1 or self.num_samples < 1:
-            raise ValueError(
-                f"validation {self.name!r}: expected a size and a number of samples of at least 1, got {self.size} and "
-                f"{self.num_samples}"
-            )
+        for name in ("size", "num_samples"):
+            settings.whole_number(f"validation {self.name!r}: {name}", getattr(self, name), at_least=1)
 
 
 @dataclass(frozen=True)
@@ -120,8 +117,7 @@ class TrainConfig:
             object.__setattr__(self, name, value)
         object.__setattr__(self, "algorithms", tuple(ALGORITHMS[name].name for name in self.algorithms))
         _check_processor_options(self.processor, self.processor_options)
-        if self.hints not in [mode.value for mode in Hints]:
-            raise UnknownNameError("hint mode", self.hints, [mode.value for mode in Hints])
+        settings.choice("hint mode", self.hints, Hints)
         Unrolling(self.teacher_forcing, self.reprediction, self.hint_gradient)
         Interfaces.of(self)
         self._check_numbers()
@@ -130,8 +126,7 @@ class TrainConfig:
 
     def _check_numbers(self) -> None:
         for name in ("steps", "batch_size", "hidden_size", "validate_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+            settings.whole_number(name, getattr(self, name), at_least=1)
         for name in ("algorithms", "seeds", "sizes", "validations"):
             values = getattr(self, name)
             different = {v.name for v in self.validations} if name == "validations" else set(values)

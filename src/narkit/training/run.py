@@ -22,9 +22,10 @@ from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
 from narkit.training.feed import MeasuredLengths
 from narkit.training.interruption import Interruption, interruption
+from narkit.training.progress import Point
 from narkit.training.record import Chosen, RunRecord
 from narkit.training.run_directory import MEASURED, TESTED, RunDirectory
-from narkit.training.trainer import Hooks, StoppedTraining, Tested, TestScores, Trainer
+from narkit.training.trainer import StoppedTraining, Tested, TestScores, Trainer
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy", "numba")
 
@@ -92,28 +93,21 @@ def train_until(
             ) from error
 
 
-class _Run:
-    """One call of `train`."""
+@dataclasses.dataclass(eq=False)
+class _Run(Callback):
+    """One call of `train`. It follows the trainer before all other callbacks do, and writes what is to be kept."""
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        directory: RunDirectory | None,
-        callbacks: Callbacks,
-        save_every: float,
-        stop: Interruption,
-    ):
-        self.config, self.directory, self.callbacks = trainer.config, directory, callbacks
-        self.save_every, self.stop = save_every, stop
-        self.trainer = trainer
-        trainer.hooks = Hooks(
-            on_point=self._on_point,
-            on_step=self._on_step,
-            should_stop=lambda: bool(stop),
-            on_measured=self._on_measured,
-            on_compile=lambda done, total: callbacks.call("on_compile", trainer, done, total),
-        )
-        self.checkpoints = Checkpoints(directory.checkpoints) if directory else None
+    trainer: Trainer
+    directory: RunDirectory | None
+    callbacks: Callbacks
+    save_every: float
+    stop: Interruption
+
+    def __post_init__(self) -> None:
+        self.config = self.trainer.config
+        self.trainer.callbacks = Callbacks([self, *self.callbacks.members])
+        self.trainer.should_stop = lambda: bool(self.stop)
+        self.checkpoints = Checkpoints(self.directory.checkpoints) if self.directory else None
         self.saved_at = self.measured_at = time.perf_counter()
         self.peak_before = machine.peak_memory()
 
@@ -145,18 +139,14 @@ class _Run:
         trainer = self.trainer
         if not trainer.finished:
             self.callbacks.call("on_prepare", trainer)
-            trainer.prepare()
+            trainer.prepare(self._keep_measured)
             self.callbacks.call("on_start", trainer)
             self.saved_at = time.perf_counter()
             trainer.run()
             self._save()
-        scored, test = {}, {}
         if self.config.test or self.config.scored:
             self.callbacks.call("on_test", trainer)
-        if self.config.scored:
-            scored = trainer.score(self._tested(), self._keep_tested)
-        if self.config.test:
-            test = trainer.test(self._tested(), self._keep_tested)
+        test, scored = trainer.test(self._tested(), self._keep_tested)
         folder = self.directory.folder if self.directory else None
         record = make_record(trainer, test, folder, self.peak_before, scored)
         if self.directory:
@@ -172,25 +162,22 @@ class _Run:
 
     def _keep_tested(self, tested: Tested) -> None:
         if self.directory:
-            tested = self._tested() | tested  # of the other sets
             self.directory.keep(TESTED, [[network, dataclasses.asdict(scores)] for network, scores in tested.items()])
 
-    def _on_measured(self, measured: MeasuredLengths) -> None:
+    def _keep_measured(self, measured: MeasuredLengths) -> None:
         if self.directory and time.perf_counter() - self.measured_at >= KEEP_MEASURED:
             self.directory.keep(MEASURED, measured.to_json())
             self.measured_at = time.perf_counter()
 
-    def _on_step(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         if self.save_every and time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.callbacks.call("on_step", trainer)
 
-    def _on_point(self, trainer: Trainer) -> None:
+    def on_point(self, trainer: Trainer, point: Point) -> None:
         if self.directory:
-            self.directory.append_metrics(self.config.seeds, trainer.progress.curve[-1])
+            self.directory.append_metrics(self.config.seeds, point)
         if time.perf_counter() - self.saved_at >= self.save_every:
             self._save()
-        self.callbacks.call("on_point", trainer, trainer.progress.curve[-1])
 
     def _save(self) -> None:
         if self.checkpoints is None:

@@ -7,9 +7,8 @@ import itertools
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from narkit.data.splits import load_split
 from narkit.training.batch_memory import reserve_blocks
+from narkit.training.callbacks import Callback, Callbacks
 from narkit.training.config import TrainConfig, Validation
 from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
 from narkit.training.feed import Feed, MeasuredLengths
@@ -49,30 +49,23 @@ class StoppedTraining(Exception):
     """Raised inside a run when it was asked to stop; everything up to the step that it reached is in its state."""
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What a trainer calls as it goes on, and how it is stopped.
-
-    `on_step` is called after every step that was handed to the device, `on_point` after every validation, `on_compile`
-    with the number of programs that are compiled and of all. `on_measured` is given what is known of the lengths of
-    trajectories. When `should_stop` says so, training ends after the current step with `StoppedTraining`.
-    """
-
-    on_point: Callable[[Trainer], None] = lambda trainer: None
-    on_step: Callable[[Trainer], None] = lambda trainer: None
-    should_stop: Callable[[], bool] = lambda: False
-    on_measured: Callable[[MeasuredLengths], None] = lambda measured: None
-    on_compile: Callable[[int, int], None] = lambda done, total: None
-
-
 class Trainer:
     """Trains all seeds of a configuration, step by step, and keeps what every selection rule chooses.
 
-    `latest_loss` has, per seed, the loss of a step shortly before.
+    `latest_loss` has, per seed, the loss of a step shortly before. Its `callbacks` are told of programs, steps and
+    validations. When `should_stop` says so, training ends after the current step with `StoppedTraining`.
     """
 
-    def __init__(self, config: TrainConfig, *, hooks: Hooks | None = None, threads: int = 4, devices: int = 1):
-        self.config, self.hooks = config, hooks or Hooks()
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        callbacks: Iterable[Callback] = (),
+        should_stop: Callable[[], bool] = lambda: False,
+        threads: int = 4,
+        devices: int = 1,
+    ):
+        self.config, self.callbacks, self.should_stop = config, Callbacks(callbacks), should_stop
         self.programs = Programs(config, devices)
         self.feed = Feed(config, self.programs.placed)
         self.progress = Progress(skipped=[[] for _ in config.seeds])
@@ -120,26 +113,24 @@ class Trainer:
         average = self.state.average
         return {RAW: self.state.parameters} | ({} if average is None else {AVERAGED: average})
 
-    def prepare(self) -> None:
-        """Makes the validation sets and compiles every program, several at a time. A second time does nothing."""
+    def prepare(self, keep_measured: Callable[[MeasuredLengths], None] = lambda measured: None) -> None:
+        """Makes the validation sets and compiles every program, several at a time. A second time does nothing.
+
+        `keep_measured` is given what is known of the lengths of trajectories, now and then.
+        """
         if self._prepared:
             return
         start = time.perf_counter()
-        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, self.hooks.on_measured)
+        self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, keep_measured)
         self._validation_sets = {
             validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
         }
-        shapes, programs, algorithms = jax.eval_shape(lambda: self.state), self.programs, self.config.algorithms
+        shapes, programs = jax.eval_shape(lambda: self.state), self.programs
         examples = [batch.packed for batch in self.feed.examples()]
         self._largest_batch = max(batch.words.nbytes for batch in examples)
         jobs: list[Callable[[], Any]] = [partial(programs.compile_step, shapes, batch) for batch in examples]
-        evaluated = itertools.chain(  # one after the other: those of the end are made again then
-            *self._validation_sets.values(),
-            (self._test_set(name) for name in algorithms if self.config.test),
-            (self._scored_set(name, each) for each in self.config.scored for name in algorithms),
-        )
-        for instances in evaluated:
+        for instances in itertools.chain(*self._validation_sets.values(), (found for *_, found in self._final_sets())):
             part = next(instances.parts())
             jobs.append(partial(programs.compile_prediction, shapes.parameters, part, instances.with_hints))
         self._compile(jobs)
@@ -150,17 +141,16 @@ class Trainer:
     def _compile(self, jobs: list[Callable[[], Any]]) -> None:
         """Runs all jobs, several at a time. When it is to stop, it does not wait for those that still run."""
         pool = ThreadPoolExecutor(max(1, self._threads), thread_name_prefix=COMPILING)
-        self.hooks.on_compile(0, len(jobs))
+        self.callbacks.call("on_compile", self, 0, len(jobs))
         try:
             waiting = {pool.submit(job) for job in jobs}
             while waiting:
-                if self.hooks.should_stop():
-                    raise StoppedTraining
+                self._stop_if_asked()
                 done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
                 if done:
-                    self.hooks.on_compile(len(jobs) - len(waiting), len(jobs))
+                    self.callbacks.call("on_compile", self, len(jobs) - len(waiting), len(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -171,7 +161,7 @@ class Trainer:
         with short_turns(), self.feed.ahead(self.progress.step, LOOK_AHEAD, min(self._threads, MAKING_DATA)) as batches:
             self._clock = time.perf_counter()
             while not self.finished:
-                if self.hooks.should_stop():
+                if self.should_stop():
                     self._wait_for_device()
                     raise StoppedTraining
                 asked = time.perf_counter()
@@ -182,7 +172,7 @@ class Trainer:
                 self.progress.step += 1
                 in_flight.append(loss)
                 self._take_losses(but=IN_FLIGHT)
-                self.hooks.on_step(self)
+                self.callbacks.call("on_step", self)
                 if self._is_validated(self.progress.step):
                     self._wait_for_device()
                     self._validate()
@@ -222,9 +212,10 @@ class Trainer:
             for found in validated.values()
             for part in (found.scores, found.losses)
         ]
-        self.progress.curve.append(Point(self.progress.step, train_loss.tolist(), *measured))
+        point = Point(self.progress.step, train_loss.tolist(), *measured)
+        self.progress.curve.append(point)
         self.progress.timings.validating += time.perf_counter() - began
-        self.hooks.on_point(self)
+        self.callbacks.call("on_point", self, point)
 
     def _validated(self, parameters: Parameters) -> Validated:
         """The scores and losses of all sets; with several algorithms, the mean over them."""
@@ -235,28 +226,13 @@ class Trainer:
             losses[name] = np.mean([[row.loss for row in rows] for rows in results], axis=0)
         return Validated(np.asarray(parameters), scores, losses)
 
-    def test(self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None) -> TestScores:
-        """The scores of every rule's choice on the official test split.
+    def test(
+        self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None
+    ) -> tuple[TestScores, dict[str, TestScores]]:
+        """The scores of every rule's choice on the official test split, and on each set that is scored at the end.
 
         `known` has scores that were found before, and `keep` is given all that are known after each part.
         """
-        return self._score_choices({name: self._test_set(name) for name in self.config.algorithms}, known, keep)
-
-    def score(
-        self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None
-    ) -> dict[str, TestScores]:
-        """The same on those sets that are scored at the end, by their names."""
-        algorithms = self.config.algorithms
-        results = {}
-        for each in self.config.scored:
-            sets = {f"{each.name}/{name}": self._scored_set(name, each) for name in algorithms}
-            found = self._score_choices(sets, known, keep)
-            results[each.name] = dict(zip(algorithms, found.values(), strict=True))
-        return results
-
-    def _score_choices(
-        self, sets: Mapping[str, EvaluationSet], known: Tested | None, keep: Callable[[Tested], None]
-    ) -> TestScores:
         began = time.perf_counter()
         chosen, num_seeds = self.selection.parameters, len(self.config.seeds)
         # Rules often agree, and each network is scored once: as many at a time as there are seeds, of any seed.
@@ -266,8 +242,9 @@ class Trainer:
         }
         rule_of = {network: rule for rule, found in networks_of.items() for network in found}
         tested = dict(known or {})
-        results: TestScores = {}
-        for name, instances in sets.items():
+        results: dict[str, TestScores] = {}
+        for where, algorithm, instances in self._final_sets():
+            name = f"{where}/{algorithm}" if where else algorithm
             networks = [network for network in rule_of if (name, *network) not in tested]
             for start in range(0, len(networks), num_seeds):
                 part = networks[start : start + num_seeds]
@@ -276,25 +253,28 @@ class Trainer:
                 found = instances.scores(self.programs, jnp.asarray(parameters), self._stop_if_asked)
                 tested |= {(name, *network): scores for network, scores in zip(part, found, strict=False)}
                 keep(tested)
-            results[name] = {
+            results.setdefault(where, {})[algorithm] = {
                 rule: [tested[name, *network] for network in chosen_by] for rule, chosen_by in networks_of.items()
             }
         self.progress.timings.testing += time.perf_counter() - began
-        return results
+        return results.pop("", {}), results
 
     def _stop_if_asked(self) -> None:
-        if self.hooks.should_stop():
+        if self.should_stop():
             raise StoppedTraining
 
     def _validation_set(self, name: str, validation: Validation) -> EvaluationSet:
         part = VALIDATION_PART if validation.size <= LARGEST_WHOLE else TEST_PART
         return EvaluationSet.of(validation_batch(name, validation), part, keep=True)
 
-    def _scored_set(self, name: str, validation: Validation) -> EvaluationSet:
-        return EvaluationSet.of(validation_batch(name, validation), TEST_PART)
-
-    def _test_set(self, name: str) -> EvaluationSet:
-        return EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
+    def _final_sets(self) -> Iterator[tuple[str, str, EvaluationSet]]:
+        """What is scored at the end, one after the other and made anew each time: the name of a set, which the official
+        test split has none of, an algorithm, and its instances."""
+        for each in self.config.scored:
+            for name in self.config.algorithms:
+                yield each.name, name, EvaluationSet.of(validation_batch(name, each), TEST_PART)
+        for name in self.config.algorithms if self.config.test else ():
+            yield "", name, EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
 
     def snapshot(self) -> Snapshot:
         """The run as it is now, once all steps are done that the device was handed."""

@@ -15,7 +15,7 @@ from narkit.sweeps.executor import Context, Ended, Executor, How, Task
 from narkit.sweeps.plan import Predictor
 from narkit.training.interruption import Interruption
 from narkit.training.run import default_threads, keep_compiled_programs
-from narkit.training.trainer import COMPILING, Hooks, Trainer
+from narkit.training.trainer import COMPILING, Trainer
 
 
 class Here(Executor):
@@ -126,8 +126,8 @@ class _Ahead(_Waiting):
 
     def _prepare(self) -> None:
         try:
-            hooks = Hooks(should_stop=self._cancelled.is_set)
-            trainer = Trainer(self.cell.config, hooks=hooks, threads=self._threads, devices=self._devices)
+            stop = self._cancelled.is_set
+            trainer = Trainer(self.cell.config, should_stop=stop, threads=self._threads, devices=self._devices)
             trainer.prepare()
             self._trainer = trainer
         except Exception as error:  # raised again where the cell runs
