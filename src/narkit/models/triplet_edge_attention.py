@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import equinox as eqx
 import jax
