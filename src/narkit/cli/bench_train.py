@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from narkit.cli import choices
-from narkit.cli.choices import given_options, mistakes, one_of, plain_errors, refuse
-from narkit.cli.help import examples
+from narkit.cli.choices import examples, given_options, mistakes, one_of, plain_errors, refuse
 
 # What `bench train --reference-python` takes; the rest of that comparison is fixed.
 COMPARED = ("reference_python", "processor", "steps", "hidden_size", "batch_size", "out")

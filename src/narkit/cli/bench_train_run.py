@@ -98,23 +98,19 @@ def _refuse_other(out: Path | None, settings: Mapping[str, Any]) -> None:
     """Raises if there is a record that was measured otherwise: a laptop must not replace what a GPU measured."""
     if out is None or not (path := out.with_suffix(".json")).exists():
         return
-    try:
-        stored = json.loads(path.read_text())
-    except ValueError:
-        stored = None
-    if isinstance(stored, dict):  # records from before there was a choice do not say these
-        stored.setdefault("preset", DEFAULT_PRESET)
-        stored.setdefault("settings", {})
-    if not isinstance(stored, dict) or not settings.keys() <= stored.keys():
+    try:  # records from before there was a choice do not say these two
+        stored = {"preset": DEFAULT_PRESET, "settings": {}} | json.loads(path.read_text())
+    except (ValueError, TypeError):
+        stored = {}
+    if not settings.keys() <= stored.keys():
         raise IncompatibleRecord(f"{path} is no record of such measurements; give another --out, or delete the file")
     differing = [name for name, value in settings.items() if stored[name] != value]
-    if not differing:
-        return
-    theirs, ours = (", ".join(f"{name} {each.get(name)}" for name in differing) for each in (stored, settings))
-    raise IncompatibleRecord(
-        f"{path} was measured with {theirs}; this would be {ours}; give another --out, measure with the same settings, "
-        "or delete the file"
-    )
+    if differing:
+        theirs, ours = (", ".join(f"{name} {each[name]}" for name in differing) for each in (stored, settings))
+        raise IncompatibleRecord(
+            f"{path} was measured with {theirs}; this would be {ours}; give another --out, measure with the same "
+            "settings, or delete the file"
+        )
 
 
 def _trace(console: Console, prepared: Prepared, folder: Path) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from narkit.cli.choices import mistakes, plain_errors
-from narkit.cli.help import examples
+from narkit.cli.choices import examples, mistakes, plain_errors
 
 if TYPE_CHECKING:
     from narkit.training.config import TrainConfig
