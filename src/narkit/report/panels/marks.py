@@ -38,7 +38,7 @@ def draw_tag(
     axis: Axes, moment: Moment, name: str, sign: Sign, at: tuple[float, float], offset: tuple[float, float] = (0.0, 0.0)
 ) -> None:
     """The name of a one-hot mask on its colour, so many points away from a place; outlined if the mask has moved."""
-    edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.has_moved(name) else {"edgecolor": "none"}
+    edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.changed(name).any() else {"edgecolor": "none"}
     axis.annotate(
         name, at, xytext=offset, textcoords="offset points", fontsize=7, color="white", **CENTRE,
         fontweight="bold", bbox={"boxstyle": "round,pad=0.2", "facecolor": tone(sign), **edge}, zorder=5,
