@@ -29,7 +29,7 @@ from narkit.data.stream import TrainingStream
 from narkit.spec import ALGORITHMS
 from narkit.training.config import TrainConfig, Validation
 from narkit.training.feed import Feed, TrainingBatch
-from narkit.training.trainer import IN_FLIGHT, TURN, Trainer
+from narkit.training.trainer import IN_FLIGHT, LARGEST_WHOLE, TEST_PART, TURN, Trainer
 
 SMALL = ["--algorithm", "bfs", "--processor", "mpnn", "--sizes", "4,5", "--seeds", "2", "--steps", "2"]
 SMALL += ["--hidden-size", "4", "--batch-size", "2", "--threads", "1"]
@@ -293,7 +293,7 @@ def test_threads_take_turns_as_often_as_in_training() -> None:
 
 @pytest.mark.slow
 def test_validation_and_test_are_the_programs_of_a_run() -> None:
-    validations = (Validation("id", 4, 4), Validation("ood", 5, 4))
+    validations = (Validation("id", 4, 4), Validation("ood", LARGEST_WHOLE + 1, TEST_PART + 1))  # the latter in parts
     config = TrainConfig(("bfs",), "mpnn", hidden_size=4, sizes=(4,), batch_size=2, seeds=(0,), validations=validations)
     training_step = NarkitStep(config)
     evaluations = Evaluations(training_step)
