@@ -79,10 +79,6 @@ def bench_train(
     for name in ITS_OWN.intersection(chosen):
         refuse("--set", f"expected {name} by an option of its own here, see narkit bench train --help")
     names = choices.comma_separated_algorithms(None if every_algorithm else algorithm)
-    if reference_python is not None:
-        with plain_errors("--reference-python"):
-            command.compare(reference_python, processors, steps, hidden_size, batch_size, out)
-        return
     threads = threads or BenchOptions.threads
     measured = tuple(choices.comma_separated_sizes(sizes))
     evaluation = every_algorithm and evaluation
@@ -102,6 +98,10 @@ def bench_train(
         together=max(1, threads // (len(measured) + 3 * evaluation)) if every_algorithm else 1,
         budget=budget,
     )
+    if reference_python is not None:
+        with plain_errors("--reference-python"):
+            command.compare(reference_python, options, out)
+        return
     with mistakes():
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled

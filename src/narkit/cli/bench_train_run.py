@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,16 +49,15 @@ def run(options: train.BenchOptions, out: Path | None, append: bool, profile: Pa
     _tell_where(console, out)
 
 
-def compare(
-    python: Path, processors: Sequence[str], steps: int, hidden_size: int, batch_size: int, out: Path | None
-) -> None:
+def compare(python: Path, options: train.BenchOptions, out: Path | None) -> None:
     """Compares training steps on the CPU with dm-clrs in another interpreter."""
     if jax.default_backend() != "cpu":
         raise OSError("the comparison with dm-clrs is one of CPUs; set JAX_PLATFORMS=cpu")
-    settings = {"algorithm": train_reference.ALGORITHM, "size": train_reference.SIZE, "hidden_size": hidden_size}
+    settings = {"algorithm": train_reference.ALGORITHM, "size": train_reference.SIZE}
+    shape = {"hidden_size": options.hidden_size, "batch_size": options.batch_size}
     with plain_errors("--out"):
-        _refuse_other(out, settings | {"batch_size": batch_size, "cpu": machine.cpu_model()})
-    record = train_reference.compare(python, processors, hidden_size, batch_size, steps, _tell)
+        _refuse_other(out, settings | shape | {"cpu": machine.cpu_model()})
+    record = train_reference.compare(python, options, _tell)
     page, console = train_reference.page(record), _wide_console()
     page.print(console)
     store(out, train_reference.as_json(record), page.markdown())
