@@ -29,7 +29,7 @@ from narkit.data.stream import TrainingStream
 from narkit.spec import ALGORITHMS
 from narkit.training.config import TrainConfig, Validation
 from narkit.training.feed import Feed, TrainingBatch
-from narkit.training.trainer import IN_FLIGHT, TURN, Trainer
+from narkit.training.trainer import IN_FLIGHT, LARGEST_WHOLE, TEST_PART, TURN, Trainer
 
 SMALL = ["--algorithm", "bfs", "--processor", "mpnn", "--sizes", "4,5", "--seeds", "2", "--steps", "2"]
 SMALL += ["--hidden-size", "4", "--batch-size", "2", "--threads", "1"]
@@ -235,7 +235,10 @@ def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) 
 
 @pytest.mark.parametrize("size, where", [(None, "the network"), (0, "validation and test"), (16, "n = 16")])
 def test_failures_say_what_failed(size: int | None, where: str) -> None:
-    failure = FailedMeasurement.of(MemoryError("too much\nof it"), NARKIT, "team", "bfs", size)
+    record = full_record()
+    with record.noting_failures(NARKIT, "team", "bfs", size):
+        raise MemoryError("too much\nof it")
+    (failure,) = record.failures
     assert failure.where == where and failure.error == "MemoryError: too much"
 
 
@@ -267,24 +270,16 @@ def test_the_comparison_does_not_replace_other_measurements(stored: Path) -> Non
     assert stored.read_text() == before
 
 
-class TurnsOfThreads:
+class TurnsOfThreads(NarkitStep):
     """A training step that only notes how long a turn of Python's threads is while it is taken."""
-
-    implementation = "none"
 
     def __init__(self, config: TrainConfig):
         self.config = config
         self.turns: list[float] = []
 
-    def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
-        return jax.jit(lambda: 0).lower().compile()
-
     def run(self, batch: TrainingBatch) -> jax.Array:
         self.turns.append(sys.getswitchinterval())
         return jax.numpy.zeros(1)
-
-    def processor_steps(self, batch: TrainingBatch) -> int:
-        return batch.num_steps
 
 
 def test_threads_take_turns_as_often_as_in_training() -> None:
@@ -298,7 +293,7 @@ def test_threads_take_turns_as_often_as_in_training() -> None:
 
 @pytest.mark.slow
 def test_validation_and_test_are_the_programs_of_a_run() -> None:
-    validations = (Validation("id", 4, 4), Validation("ood", 5, 4))
+    validations = (Validation("id", 4, 4), Validation("ood", LARGEST_WHOLE + 1, TEST_PART + 1))  # the latter in parts
     config = TrainConfig(("bfs",), "mpnn", hidden_size=4, sizes=(4,), batch_size=2, seeds=(0,), validations=validations)
     training_step = NarkitStep(config)
     evaluations = Evaluations(training_step)
@@ -350,7 +345,7 @@ def test_the_page_has_every_measurement_and_what_failed() -> None:
     record = full_record()
     assert "| bfs | 4 | 3 | 4 | 0 | 4.0 | 0.500 | 0.400 | 0.400 | 2.000 | 0.0 % | 1.0 | 0 |" in as_markdown(record)
     record.forget(NARKIT, "team", "bfs")
-    record.failures.append(FailedMeasurement.of(MemoryError("too much"), NARKIT, "team", "bfs", 16))
+    record.failures.append(FailedMeasurement(NARKIT, "team", "bfs", 16, "MemoryError: too much"))
     page = as_markdown(record)
     assert "| bfs | 4 |" not in page and "- bfs, team (narkit), n = 16: MemoryError: too much\n" in page
     assert "Not complete" in page

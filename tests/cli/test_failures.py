@@ -41,7 +41,7 @@ def test_an_error_of_ours_is_one_line_a_log_and_exit_code_70(
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("something\nwent wrong")
 
-    monkeypatch.setattr(listing, "print_list", broken)
+    monkeypatch.setattr(listing, "print_algorithms", broken)
     code, text = ended(capsys, "list")
     assert code == 70
     assert "an error in narkit itself: ZeroDivisionError: something went wrong" in text
@@ -70,7 +70,7 @@ def test_what_the_machine_cannot_do_ends_in_1(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(listing, "print_list", fail)
+    monkeypatch.setattr(listing, "print_algorithms", fail)
     code, text = ended(capsys, "list")
     assert code == 1 and expected in text
     assert list(tmp_path.iterdir()) == []

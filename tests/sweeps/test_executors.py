@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from narkit.cli import app
+from narkit.sweeps.cell_run import progress_of
 from narkit.sweeps.cells import Cell, State, SweepDirectory
 from narkit.sweeps.checks import check_file
 from narkit.sweeps.executor import CellProgress, Failure, SweepObserver, SweepOptions, kind_of
@@ -114,6 +117,16 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in MEMORY_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+
+
+def test_progress_leaves_out_seeds_that_have_diverged() -> None:
+    progress = SimpleNamespace(step=3, curve=[SimpleNamespace(scores={"id": [0.5, 0.1, 0.9]})])
+    trainer: Any = SimpleNamespace(
+        progress=progress, config=SimpleNamespace(steps=9), latest_loss=np.array([1, np.nan, 2])
+    )
+    assert progress_of(trainer, "training") == CellProgress("training", 3, 9, 1.5, {"id": 0.7})
+    trainer.latest_loss = np.full(3, np.nan)
+    assert progress_of(trainer, "training") == CellProgress("training", 3, 9)
 
 
 def test_out_of_memory_beside_others_is_tried_alone_at_the_end(tiny_cells: TinyCells, tmp_path: Path) -> None:

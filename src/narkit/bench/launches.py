@@ -23,8 +23,8 @@ BOOKKEEPING = frozenset(
 SILENT_TARGETS = frozenset({"AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
 
 _HEADER = re.compile(r"^(ENTRY\s+)?%?([\w.\-]+)\s.*\{\s*$")
-_NAME = re.compile(r"^\s+(?:ROOT\s+)?%?[\w.\-]+ = ")
-_OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
+# `%name = type opcode(`. In a type no letter of the lower case stands before a bracket, as in `f32[4]{0:T(8)}`.
+_OPERATION = re.compile(r"^\s+(?:ROOT\s+)?%?[\w.\-]+ = .*?\s([a-z][\w\-]*)\(")
 _ATTRIBUTE = re.compile(r"\b(body|condition|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 _COMPUTATION = re.compile(r"[\w.\-]+")
@@ -75,28 +75,14 @@ def parse(text: str) -> Program:
 
 def _operations(line: str) -> list[Operation]:
     """The operation of a line, if it has one."""
-    name = _NAME.match(line)
-    opcode = name and _OPCODE.match(line, _end_of_type(line, name.end()))
-    if not opcode:
+    operation = _OPERATION.match(line)
+    if not operation:
         return []
     branches, trip_count, target = (
         found.group(1) if (found := pattern.search(line)) else "" for pattern in (_BRANCHES, _TRIP_COUNT, _TARGET)
     )
     roles, turns = dict(_ATTRIBUTE.findall(line)), int(trip_count) if trip_count else None
-    return [Operation(opcode.group(1), roles, _COMPUTATION.findall(branches), turns, target)]
-
-
-def _end_of_type(line: str, start: int) -> int:
-    """Where the type of a result ends: at a space, or for tuples at the bracket that closes them."""
-    if line[start] != "(":
-        end = line.find(" ", start)
-        return len(line) if end < 0 else end
-    depth = 0
-    for i in range(start, len(line)):
-        depth += (line[i] == "(") - (line[i] == ")")
-        if depth == 0:
-            return i + 1
-    return len(line)
+    return [Operation(operation.group(1), roles, _COMPUTATION.findall(branches), turns, target)]
 
 
 def launched(program: Program, computation: str) -> Counter[str]:

@@ -39,13 +39,10 @@ def longest_kernels(folder: Path) -> list[KernelTime]:
 
     On a GPU these are what its streams ran; without one, the operations that the program's threads ran.
     """
-    reader = getattr(jax.profiler, "ProfileData", None)
     files = sorted(folder.rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
-    if reader is None:
-        raise RuntimeError("this version of JAX cannot read traces (jax.profiler.ProfileData is missing)")
     if not files:
         raise RuntimeError(f"{folder} holds no trace")
-    planes = list(reader.from_file(str(files[-1])).planes)
+    planes = list(jax.profiler.ProfileData.from_file(str(files[-1])).planes)
     on_gpu = [plane for plane in planes if plane.name.startswith("/device:GPU")]
     milliseconds: dict[str, list[float]] = defaultdict(list)
     for plane in on_gpu or planes:

@@ -39,7 +39,8 @@ PREDECESSORS_ARE_INPUT = (
 def stream(clrs, numpy, algorithm, size, batch_size, track_max_steps=False):
     """The spec of an algorithm and an endless iterator of transformed batches.
 
-    With `track_max_steps`, building draws a thousand samples, and batches are padded to the longest seen so far.
+    A batch is as long as its longest trajectory. With `track_max_steps`, building draws a thousand samples, and batches
+    are padded to the longest seen so far.
     """
     densities = [0.1 + 0.1 * i for i in range(9)]
     if algorithm in HALF_AS_DENSE:
@@ -65,16 +66,12 @@ def stream(clrs, numpy, algorithm, size, batch_size, track_max_steps=False):
     return clrs.process_permutations(spec, iterator, True)
 
 
-def batches(clrs, numpy, algorithm, size, batch_size):
-    """An endless iterator of transformed batches, each as long as its longest trajectory."""
-    return stream(clrs, numpy, algorithm, size, batch_size)[1]
-
-
 def measure(clrs, numpy, request):
     """The median time per sample over as many batches as fit into the time given, and one at least."""
     batch_size = request["batch_size"]
-    next(batches(clrs, numpy, request["algorithm"], request["size"], 1))  # imports and caches are not what is measured
-    iterator = batches(clrs, numpy, request["algorithm"], request["size"], batch_size)
+    wanted = (clrs, numpy, request["algorithm"], request["size"])
+    next(stream(*wanted, 1)[1])  # imports and caches are not what is measured
+    _, iterator = stream(*wanted, batch_size)
     times = []
     while not times or sum(times) < request["seconds"]:
         start = time.perf_counter()

@@ -116,7 +116,7 @@ def measure(
     save()
 
 
-def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[NarkitStep | PlainStep], str, str]]:
+def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[TrainingStep], str, str]]:
     """What is to be measured: each as (implementation, processor, algorithm)."""
     return [
         (kind, processor, algorithm)

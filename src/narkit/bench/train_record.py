@@ -14,12 +14,22 @@ DEFAULT_PRESET = "paper"  # whose settings of a step are measured if nobody says
 
 
 @dataclass
-class Measurement:
-    """One algorithm at one size. Times are in milliseconds."""
+class OfNetwork:
+    """Something that is known of one network on one algorithm."""
 
     implementation: str
     processor: str
     algorithm: str
+
+    @property
+    def network(self) -> tuple[str, str, str]:
+        return self.implementation, self.processor, self.algorithm
+
+
+@dataclass
+class Measurement(OfNetwork):
+    """One algorithm at one size. Times are in milliseconds."""
+
     size: int
     num_nodes: int
     steps: int
@@ -39,28 +49,18 @@ class Measurement:
 
     @property
     def place(self) -> tuple[str, str, str, int]:
-        return self.implementation, self.processor, self.algorithm, self.size
+        return *self.network, self.size
 
     def launched(self, where: str) -> int | None:
         return None if self.launches is None else sum(self.launches[where].values())
 
 
 @dataclass
-class FailedMeasurement:
+class FailedMeasurement(OfNetwork):
     """A network that could not be built, or a program that could not be compiled or run."""
 
-    implementation: str
-    processor: str
-    algorithm: str
     size: int | None  # None: the network, so nothing of it was measured; 0: validation and test
     error: str
-
-    @classmethod
-    def of(
-        cls, error: Exception, implementation: str, processor: str, algorithm: str, size: int | None
-    ) -> FailedMeasurement:
-        lines = str(error).strip().splitlines() or [""]
-        return cls(implementation, processor, algorithm, size, f"{type(error).__name__}: {lines[0]}"[:500])
 
     @property
     def where(self) -> str:
@@ -68,12 +68,9 @@ class FailedMeasurement:
 
 
 @dataclass
-class Compilation:
+class Compilation(OfNetwork):
     """The programs of one algorithm, compiled on several threads."""
 
-    implementation: str
-    processor: str
-    algorithm: str
     programs: int
     seconds: float  # elapsed, shared out among algorithms that were compiled together
     threads: int
@@ -120,13 +117,10 @@ class BenchRecord:
 
     def forget(self, implementation: str, processor: str, algorithm: str) -> None:
         """Drops what is known of an algorithm, before it is measured anew."""
-
-        def other(entry: Measurement | Compilation | FailedMeasurement) -> bool:
-            return (entry.implementation, entry.processor, entry.algorithm) != (implementation, processor, algorithm)
-
-        self.cells = [cell for cell in self.cells if other(cell)]
-        self.compilations = [compilation for compilation in self.compilations if other(compilation)]
-        self.failures = [failure for failure in self.failures if other(failure)]
+        network = (implementation, processor, algorithm)
+        self.cells = [cell for cell in self.cells if cell.network != network]
+        self.compilations = [compilation for compilation in self.compilations if compilation.network != network]
+        self.failures = [failure for failure in self.failures if failure.network != network]
         if implementation == NARKIT:  # no other is evaluated
             self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
 
@@ -136,7 +130,9 @@ class BenchRecord:
         try:
             yield
         except Exception as error:
-            self.failures.append(FailedMeasurement.of(error, implementation, processor, algorithm, size))
+            lines = str(error).strip().splitlines() or [""]
+            said = f"{type(error).__name__}: {lines[0]}"[:500]
+            self.failures.append(FailedMeasurement(implementation, processor, algorithm, size, said))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1) + "\n"

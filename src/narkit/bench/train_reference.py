@@ -6,17 +6,18 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from narkit import machine
 from narkit.bench.reference_process import ReferenceProcess
 from narkit.bench.tables import Page, versions_in_words
-from narkit.bench.train import PACKAGES
+from narkit.bench.train import PACKAGES, BenchOptions
 from narkit.bench.training_steps import NarkitStep
 from narkit.training.config import TrainConfig
 from narkit.training.feed import Feed, TrainingBatch
@@ -84,21 +85,18 @@ class CpuRecord:
     reference_versions: dict[str, str]
 
 
-def compare(
-    python: Path, processors: Sequence[str], hidden_size: int, batch_size: int, steps: int, tell: Callable[[str], None]
-) -> CpuRecord:
+def compare(python: Path, options: BenchOptions, tell: Callable[[str], None]) -> CpuRecord:
     """Measures both in turn, a few steps at a time, so that a busy moment of the machine hits both alike."""
     load = os.getloadavg()[0]
-    shared = {"hidden_size": hidden_size, "batch_size": batch_size, "sizes": (SIZE,), "seeds": (0,)}
+    shape: dict[str, Any] = {"hidden_size": options.hidden_size, "batch_size": options.batch_size}
     with ReferenceProcess(python, REFERENCE_SCRIPT) as reference:
-        configs = [TrainConfig((ALGORITHM,), processor, **shared) for processor in processors]
-        comparisons = [_compare(config, reference, steps, tell) for config in configs]
+        configs = [TrainConfig((ALGORITHM,), each, sizes=(SIZE,), seeds=(0,), **shape) for each in options.processors]
+        comparisons = [_compare(config, reference, options.steps, tell) for config in configs]
     return CpuRecord(
         comparisons=comparisons,
         algorithm=ALGORITHM,
         size=SIZE,
-        batch_size=batch_size,
-        hidden_size=hidden_size,
+        **shape,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         load=load,
         reference_versions=reference.versions,

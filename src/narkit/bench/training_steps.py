@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -18,27 +18,8 @@ from narkit.training.programs import Programs
 PLAIN_SCRIPT = Path(__file__).parents[3] / "benchmarks" / "plain_team.py"
 
 
-class TrainingStep(Protocol):
-    """A training step of all seeds, with the state that it changes."""
-
-    implementation: str
-    config: TrainConfig
-
-    def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
-        """The program for batches of this shape; compiled once."""
-        ...
-
-    def run(self, batch: TrainingBatch) -> jax.Array:
-        """Hands one step to the device; returns the losses."""
-        ...
-
-    def processor_steps(self, batch: TrainingBatch) -> int:
-        """How many steps the processor takes on a batch."""
-        ...
-
-
 class NarkitStep:
-    """The training step that `narkit.train` takes."""
+    """The training step that `narkit.train` takes: of all seeds, with the state that it changes."""
 
     implementation = NARKIT
 
@@ -49,18 +30,21 @@ class NarkitStep:
         self._shapes = jax.eval_shape(lambda: self.state)  # compiling must not hold on to a state that is used up
 
     def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
+        """The program for batches of this shape; compiled once."""
         return self.programs.compile_step(self._shapes, batch.packed)
 
     def run(self, batch: TrainingBatch) -> jax.Array:
+        """Hands one step to the device; returns the losses."""
         self.state, losses = self.programs.train_step(self.state, batch.packed)
         return losses
 
     def processor_steps(self, batch: TrainingBatch) -> int:
+        """How many steps the processor takes on a batch."""
         return batch.num_steps
 
 
 class PlainStep:
-    """The same network written out in plain JAX, from `benchmarks/plain_team.py`.
+    """The same network written out in plain JAX, from `benchmarks/plain_team.py`, with the same methods.
 
     Its loop is a scan, so it takes as many steps as the hints have rows.
     """
@@ -90,6 +74,9 @@ class PlainStep:
 
     def processor_steps(self, batch: TrainingBatch) -> int:
         return most_steps(batch)
+
+
+TrainingStep = NarkitStep | PlainStep
 
 
 def most_steps(batch: TrainingBatch) -> int:

@@ -25,9 +25,8 @@ from narkit.cli import (
     view,
     weights,
 )
-from narkit.cli.choices import refuse
+from narkit.cli.choices import examples, hide_types_of_flags, refuse
 from narkit.cli.failures import DEBUG, ends_with
-from narkit.cli.help import examples, hide_types_of_flags
 from narkit.errors import one_line
 from narkit.sweeps.user_code import import_modules
 

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from narkit.cli import choices
-from narkit.cli.choices import given_options, mistakes, one_of, plain_errors, refuse
-from narkit.cli.help import examples
+from narkit.cli.choices import examples, given_options, mistakes, one_of, plain_errors, refuse
 
 # What `bench train --reference-python` takes; the rest of that comparison is fixed.
 COMPARED = ("reference_python", "processor", "steps", "hidden_size", "batch_size", "out")
@@ -80,10 +79,6 @@ def bench_train(
     for name in ITS_OWN.intersection(chosen):
         refuse("--set", f"expected {name} by an option of its own here, see narkit bench train --help")
     names = choices.comma_separated_algorithms(None if every_algorithm else algorithm)
-    if reference_python is not None:
-        with plain_errors("--reference-python"):
-            command.compare(reference_python, processors, steps, hidden_size, batch_size, out)
-        return
     threads = threads or BenchOptions.threads
     measured = tuple(choices.comma_separated_sizes(sizes))
     evaluation = every_algorithm and evaluation
@@ -103,6 +98,10 @@ def bench_train(
         together=max(1, threads // (len(measured) + 3 * evaluation)) if every_algorithm else 1,
         budget=budget,
     )
+    if reference_python is not None:
+        with plain_errors("--reference-python"):
+            command.compare(reference_python, options, out)
+        return
     with mistakes():
         for name in names:
             options.config(processors[0], name)  # sizes that an algorithm cannot have, before anything is compiled

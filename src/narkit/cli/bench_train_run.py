@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,16 +49,15 @@ def run(options: train.BenchOptions, out: Path | None, append: bool, profile: Pa
     _tell_where(console, out)
 
 
-def compare(
-    python: Path, processors: Sequence[str], steps: int, hidden_size: int, batch_size: int, out: Path | None
-) -> None:
+def compare(python: Path, options: train.BenchOptions, out: Path | None) -> None:
     """Compares training steps on the CPU with dm-clrs in another interpreter."""
     if jax.default_backend() != "cpu":
         raise OSError("the comparison with dm-clrs is one of CPUs; set JAX_PLATFORMS=cpu")
-    settings = {"algorithm": train_reference.ALGORITHM, "size": train_reference.SIZE, "hidden_size": hidden_size}
+    settings = {"algorithm": train_reference.ALGORITHM, "size": train_reference.SIZE}
+    shape = {"hidden_size": options.hidden_size, "batch_size": options.batch_size}
     with plain_errors("--out"):
-        _refuse_other(out, settings | {"batch_size": batch_size, "cpu": machine.cpu_model()})
-    record = train_reference.compare(python, processors, hidden_size, batch_size, steps, _tell)
+        _refuse_other(out, settings | shape | {"cpu": machine.cpu_model()})
+    record = train_reference.compare(python, options, _tell)
     page, console = train_reference.page(record), _wide_console()
     page.print(console)
     store(out, train_reference.as_json(record), page.markdown())
@@ -98,23 +97,19 @@ def _refuse_other(out: Path | None, settings: Mapping[str, Any]) -> None:
     """Raises if there is a record that was measured otherwise: a laptop must not replace what a GPU measured."""
     if out is None or not (path := out.with_suffix(".json")).exists():
         return
-    try:
-        stored = json.loads(path.read_text())
-    except ValueError:
-        stored = None
-    if isinstance(stored, dict):  # records from before there was a choice do not say these
-        stored.setdefault("preset", DEFAULT_PRESET)
-        stored.setdefault("settings", {})
-    if not isinstance(stored, dict) or not settings.keys() <= stored.keys():
+    try:  # records from before there was a choice do not say these two
+        stored = {"preset": DEFAULT_PRESET, "settings": {}} | json.loads(path.read_text())
+    except (ValueError, TypeError):
+        stored = {}
+    if not settings.keys() <= stored.keys():
         raise IncompatibleRecord(f"{path} is no record of such measurements; give another --out, or delete the file")
     differing = [name for name, value in settings.items() if stored[name] != value]
-    if not differing:
-        return
-    theirs, ours = (", ".join(f"{name} {each.get(name)}" for name in differing) for each in (stored, settings))
-    raise IncompatibleRecord(
-        f"{path} was measured with {theirs}; this would be {ours}; give another --out, measure with the same settings, "
-        "or delete the file"
-    )
+    if differing:
+        theirs, ours = (", ".join(f"{name} {each[name]}" for name in differing) for each in (stored, settings))
+        raise IncompatibleRecord(
+            f"{path} was measured with {theirs}; this would be {ours}; give another --out, measure with the same "
+            "settings, or delete the file"
+        )
 
 
 def _trace(console: Console, prepared: Prepared, folder: Path) -> None:

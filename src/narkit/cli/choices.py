@@ -1,13 +1,14 @@
-"""Options that several commands take, and checks of what was typed: mistakes end in one clear line and exit code 2."""
+"""What commands share: options, help, and checks of what was typed: mistakes end in one clear line and exit code 2."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperOption
 
 from narkit.errors import UnknownNameError, one_line
 
@@ -33,6 +34,23 @@ OutFiles = Annotated[
 ]
 OutFile = Annotated[Path | None, typer.Option(callback=lambda file: _writable(file), help="Write the record here.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+def examples(*lines: str) -> str:
+    """The end of a help text. Blank lines keep the examples apart, since Typer fills paragraphs."""
+    return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in lines)
+
+
+def hide_types_of_flags() -> None:
+    """Help says nothing of the type of options that take no value: some versions of Typer show them with `<bool>`."""
+    shown: Any = getattr(TyperOption, "display_type_rich", None)
+    if shown is None:  # versions that do not
+        return
+
+    def display_type_rich(self: Any, ctx: Any) -> str | None:
+        return None if self.is_flag else shown(self, ctx)
+
+    TyperOption.display_type_rich = display_type_rich  # type: ignore[method-assign]
 
 
 def refuse(option: str | None, why: str) -> NoReturn:

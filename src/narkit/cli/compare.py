@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from narkit.cli.choices import plain_errors
-from narkit.cli.help import examples
+from narkit.cli.choices import examples, plain_errors
 
 app = typer.Typer()
 

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from narkit.cli import choices
-from narkit.cli.choices import known_algorithm, one_of, plain_errors
-from narkit.cli.help import examples
+from narkit.cli.choices import InstanceSeed, examples, known_algorithm, one_of, plain_errors
 
 SPLITS = ("train", "val", "test")
 
@@ -39,7 +37,7 @@ def show(
     size: Annotated[
         int | None, typer.Option(help="Nominal size of the instance.", show_default="5, more where that is too little")
     ] = None,
-    seed: choices.InstanceSeed = None,
+    seed: InstanceSeed = None,
     density: Annotated[float, typer.Option(min=0.0, max=1.0, help="Edge probability of random graphs.")] = 0.7,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Show only the first steps.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the run and save it here (.png, .svg, .pdf).")] = None,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from narkit.cli.choices import mistakes, plain_errors
-from narkit.cli.help import examples
+from narkit.cli.choices import examples, mistakes, plain_errors
 
 if TYPE_CHECKING:
     from narkit.training.config import TrainConfig
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 ALGORITHM, RULE = "bfs", "ood"
 SHOWN = ("dijkstra", 5, 1, 0.7)  # algorithm, size, seed and density of the run that is followed
 ATTENDED = (ALGORITHM, 8, 1, 0.6)  # the same of the instance that the attention is drawn on
-TEST_PART = 16
 
 app = typer.Typer()
 
@@ -50,6 +48,7 @@ def run_demo(console: Console, folder: Path, config: TrainConfig) -> RunRecord:
     from narkit.cli.training_display import LiveDisplay
     from narkit.data.execution import random_run
     from narkit.models.serialization import save
+    from narkit.report.evaluation import evaluate
     from narkit.report.picture import save_picture
     from narkit.report.published import published
     from narkit.report.training_pictures import save_attention, save_curves
@@ -64,11 +63,13 @@ def run_demo(console: Console, folder: Path, config: TrainConfig) -> RunRecord:
         record = train(config, callbacks=[display])
     (seed,) = config.seeds
     record.save(folder / "record.json")
-    save(record.reasoner(RULE, seed), folder / f"{ALGORITHM}.safetensors")
+    network = record.reasoner(RULE, seed)
+    save(network, folder / f"{ALGORITHM}.safetensors")
     save_curves(record, folder / "learning_curves.png")
-    save_attention(record.reasoner(RULE, seed), random_run(*ATTENDED), folder / "attention.png")
+    save_attention(network, random_run(*ATTENDED), folder / "attention.png")
     console.print("scoring on the official test split: 32 graphs of 64 nodes")
-    score = 100 * _test_score(record)
+    (tested,) = evaluate(folder / f"{ALGORITHM}.safetensors", None, None, None, hints=False)
+    score = 100 * tested.seeds[0].outputs["score"]
     paper = published("team", "ood", ALGORITHM)
     assert paper is not None
     console.print(
@@ -79,16 +80,3 @@ def run_demo(console: Console, folder: Path, config: TrainConfig) -> RunRecord:
     console.print(f"pictures, record and network: {folder}", highlight=False)
     console.print("next: narkit train --help, narkit list, README.md", style="dim")
     return record
-
-
-def _test_score(record: RunRecord) -> float:
-    """The score of what the rule chose; scoring all rules would take most of the demo's time."""
-    import jax.numpy as jnp
-
-    from narkit.data.splits import load_split
-    from narkit.training.evaluation import EvaluationSet
-    from narkit.training.programs import Programs
-
-    parameters = jnp.asarray(record.choices()[RULE])
-    test = EvaluationSet.of(load_split(ALGORITHM, "test"), TEST_PART)
-    return test.scores(Programs(record.config), parameters)[0].outputs["score"]

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from narkit.errors import InstanceError
+from narkit.solve.examples import EXAMPLES
 
 Algorithm = Annotated[str, typer.Argument(metavar="ALGORITHM", is_eager=True, help="A name from `narkit list`.")]
 
@@ -112,8 +113,6 @@ def read_instances(path: Path) -> list[dict[str, Any]]:
 
 
 def _example(algorithm: str) -> str:
-    from narkit.solve.examples import EXAMPLES
-
     return f"for example: {EXAMPLES[algorithm].command(algorithm)}" if algorithm in EXAMPLES else "see --help"
 
 

@@ -12,9 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from narkit.cli import choices
-from narkit.cli.choices import one_of
-from narkit.cli.help import examples
+from narkit.cli.choices import AsJson, examples, one_of
 from narkit.spec import Algorithm, Stage, stage_of
 
 SIZE = 16
@@ -119,7 +117,6 @@ def _short(value: Any) -> str:
 
 
 def _table(title: str) -> Table:
-
     return Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="bold")
 
 
@@ -156,7 +153,8 @@ LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 def describe_one(what: str, name: str) -> dict[str, Any]:
     """All about one entry of a list: what the list says, and a preset's every setting."""
-    entry = next(entry for entry in LISTS[what]() if entry["name"] == name)
+    entries = {entry["name"]: entry for entry in LISTS[what]()}
+    entry = entries[one_of(what.removesuffix("s"), name, entries)]
     if what == "presets":
         from narkit.training.presets import preset
 
@@ -185,14 +183,6 @@ def print_one(console: Console, entry: dict[str, Any]) -> None:
     console.print(table)
 
 
-def print_list(console: Console, what: str) -> None:
-    """Prints one of the lists as a table."""
-    if what == "algorithms":
-        print_algorithms(console, LISTS[what]())
-    else:
-        print_named(console, what, LISTS[what]())
-
-
 app = typer.Typer()
 
 
@@ -207,15 +197,16 @@ def list_choices(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Tell all about this one, such as a preset's every setting.")
     ] = None,
-    as_json: choices.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """List what there is to choose from: algorithms, processors, presets, systems or selection rules."""
     one_of("list", what, LISTS)
-    if name is not None:
-        one_of(what.removesuffix("s"), name, [entry["name"] for entry in LISTS[what]()])
+    found: Any = LISTS[what]() if name is None else describe_one(what, name)
     if as_json:
-        typer.echo(json.dumps(LISTS[what]() if name is None else describe_one(what, name), indent=2))
-    elif name is None:
-        print_list(Console(), what)
+        typer.echo(json.dumps(found, indent=2))
+    elif name is not None:
+        print_one(Console(), found)
+    elif what == "algorithms":
+        print_algorithms(Console(), found)
     else:
-        print_one(Console(), describe_one(what, name))
+        print_named(Console(), what, found)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from narkit.cli.choices import plain_errors, refuse
-from narkit.cli.help import examples
+from narkit.cli.choices import examples, plain_errors, refuse
 from narkit.printing import print_line
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli.choices import plain_errors, refuse
-from narkit.cli.help import examples
+from narkit.cli.choices import examples, plain_errors, refuse
 
 app = typer.Typer()
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, assert_never
 
 import numpy as np
 from rich import box
 from rich.columns import Columns
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
@@ -25,16 +23,6 @@ from narkit.spec import ALGORITHMS, Algorithm, Kind, Location, Probe, Spec, Stag
 CHANGED = "bold black on yellow"
 UNSET = "-"
 MOST_VALUES = 500_000  # what a terminal shows in about a minute
-
-
-@dataclass(frozen=True)
-class ProbeValues:
-    """One probe at one moment: its cells as text, and which of them changed since the step before."""
-
-    name: str
-    probe: Probe
-    cells: np.ndarray  # of str, in the probe's shape without classes
-    changed: np.ndarray
 
 
 def print_run(console: Console, batch: Batch, max_steps: int | None = None) -> None:
@@ -53,7 +41,7 @@ def print_run(console: Console, batch: Batch, max_steps: int | None = None) -> N
     console.print(Rule("the instance", align="left", style="green"))
     given = {name: values[0] for name, values in batch.inputs.items()}
     constant = {name: batch.hints[name][0, 0] for name, probe in batch.spec.items() if probe.constant}
-    _print_values(console, batch.spec, given | constant)
+    _print_values(console, batch.spec, given | constant, {})
     previous: dict[str, Any] = {}
     for step in range(shown):
         console.print(Rule(f"step {step + 1} of {num_steps}", align="left", style="blue"))
@@ -63,7 +51,7 @@ def print_run(console: Console, batch: Batch, max_steps: int | None = None) -> N
     if shown < num_steps:
         console.print(f"... {num_steps - shown} more steps; leave out --max-steps to see them", style="dim")
     console.print(Rule("the result", align="left", style="green"))
-    _print_values(console, batch.spec, {name: values[0] for name, values in batch.outputs.items()})
+    _print_values(console, batch.spec, {name: values[0] for name, values in batch.outputs.items()}, {})
 
 
 def check_readable(batch: Batch, max_steps: int | None = None) -> None:
@@ -94,7 +82,8 @@ def _legend(entry: Algorithm) -> Table:
     return table
 
 
-def _read(name: str, probe: Probe, value: Any, previous: Any) -> ProbeValues:
+def _read(probe: Probe, value: Any, previous: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A probe at one moment, without classes: its cells as text, and which of them changed since the step before."""
     shape = value.shape[:-1] if probe.kind is Kind.CATEGORICAL else value.shape
     cells, changed = np.empty(shape, object), np.zeros(shape, bool)
     for place in np.ndindex(shape):
@@ -102,7 +91,7 @@ def _read(name: str, probe: Probe, value: Any, previous: Any) -> ProbeValues:
         changed[place] = previous is not None and bool(np.any(value[place] != previous[place]))
     if probe.kind is Kind.MASK_ONE:  # where the mark went says it all; where it was is one step above
         changed &= value == 1
-    return ProbeValues(name, probe, cells, changed)
+    return cells, changed
 
 
 def value_text(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
@@ -122,43 +111,40 @@ def value_text(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
             assert_never(probe.kind)
 
 
-def _print_values(
-    console: Console, spec: Spec, values: Mapping[str, Any], previous: Mapping[str, Any] = MappingProxyType({})
-) -> None:
+def _print_values(console: Console, spec: Spec, values: Mapping[str, Any], previous: Mapping[str, Any]) -> None:
     """Prints the values of some probes at one moment, marking what has changed since the one before."""
-    read = [_read(name, spec[name], value, previous.get(name)) for name, value in values.items()]
-    nodes, edges, whole = ([item for item in read if item.probe.location is location] for location in Location)
+    read = {name: _read(spec[name], value, previous.get(name)) for name, value in values.items()}
+    nodes, edges, whole = ([name for name in read if spec[name].location is location] for location in Location)
     if nodes:
-        cells, changed = np.stack([item.cells for item in nodes]), np.stack([item.changed for item in nodes])
-        _print_tables(console, _grids(console, "node", [item.name for item in nodes], cells, changed))
+        cells, changed = map(np.stack, zip(*(read[name] for name in nodes), strict=True))
+        _print_tables(console, _grids(console, "node", nodes, cells, changed))
     if whole:
         line = Text("  ")
-        for item in whole:
-            line.append(f"{item.name} = ", "bold")
-            line.append_text(_text(console, item.cells.item(), item.changed.item()))
+        for name in whole:
+            cells, changed = read[name]
+            line.append(f"{name} = ", "bold")
+            line.append_text(_text(console, cells.item(), changed.item()))
             line.append("   ")
         console.print(line)
-    matrices: list[RenderableType] = []
-    for item in edges:
-        rows = [str(i) for i in range(len(item.cells))]
-        matrices.extend(_grids(console, item.name, rows, item.cells, item.changed))
+    matrices: list[Table] = []
+    for name in edges:
+        cells, changed = read[name]
+        matrices += _grids(console, name, [str(i) for i in range(len(cells))], cells, changed)
     _print_tables(console, matrices)
 
 
-def _print_tables(console: Console, tables: Sequence[RenderableType]) -> None:
+def _print_tables(console: Console, tables: Sequence[Table]) -> None:
     if tables:
         together = Columns(tables, padding=(0, 3)) if len(tables) > 1 else tables[0]
         console.print(Padding(together, (0, 2), expand=False))
 
 
-def _grids(
-    console: Console, corner: str, rows: Sequence[str], cells: np.ndarray, changed: np.ndarray
-) -> list[RenderableType]:
+def _grids(console: Console, corner: str, rows: list[str], cells: np.ndarray, changed: np.ndarray) -> list[Table]:
     """A table with one column per node, cut into as many as the console's width asks for."""
     widest = max(len(text) for text in cells.flat) + 1
     room = console.width - max(len(corner), *(len(row) for row in rows)) - 8
     per_table = max(1, room // (widest + 2))
-    tables: list[RenderableType] = []
+    tables = []
     for start in range(0, cells.shape[1], per_table):
         columns = range(start, min(start + per_table, cells.shape[1]))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))

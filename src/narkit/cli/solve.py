@@ -10,21 +10,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from narkit.cli import choices, instances
-from narkit.cli.choices import known_algorithm, plain_errors, refuse
-from narkit.cli.help import examples
+from narkit.cli import instances
+from narkit.cli.choices import AsJson, Weights, examples, known_algorithm, plain_errors, refuse
+from narkit.solve.examples import EXAMPLES
 
 SHOWN_IN_HELP = ("dijkstra", "quicksort", "kmp_matcher", "graham_scan", "optimal_bst")
 
 WORDS = "narkit.words"  # where a command's context keeps what was typed
 
 app = typer.Typer()
-
-
-def example_of(algorithm: str) -> str:
-    from narkit.solve.examples import EXAMPLES
-
-    return EXAMPLES[algorithm].command(algorithm)
 
 
 class CommandWithExamples(TyperCommand):
@@ -35,8 +29,6 @@ class CommandWithExamples(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from narkit.solve.examples import EXAMPLES
-
         algorithm = next((word for word in ctx.meta.get(WORDS, []) if word in EXAMPLES), None)
         if algorithm is not None:
             example = EXAMPLES[algorithm]
@@ -51,7 +43,7 @@ class CommandWithExamples(TyperCommand):
     "solve",
     cls=CommandWithExamples,
     context_settings={"ignore_unknown_options": True},  # -4 is a number
-    epilog=examples(*map(example_of, SHOWN_IN_HELP), "narkit solve dijkstra --help"),
+    epilog=examples(*(EXAMPLES[name].command(name) for name in SHOWN_IN_HELP), "narkit solve dijkstra --help"),
 )
 @instances.takes_instance
 def solve(
@@ -60,8 +52,8 @@ def solve(
     many: Annotated[
         Path | None, typer.Option("--instances", metavar="FILE", help="Many instances: one JSON object a line.")
     ] = None,
-    weights: choices.Weights = None,
-    as_json: choices.AsJson = False,
+    weights: Weights = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let a trained network solve an instance of yours, with the algorithm's own answer beside it.
 

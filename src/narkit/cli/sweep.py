@@ -12,8 +12,7 @@ import typer
 from rich.console import Console
 
 from narkit.cli import choices
-from narkit.cli.choices import comma_separated_algorithms, mistakes, one_of, refuse
-from narkit.cli.help import examples
+from narkit.cli.choices import comma_separated_algorithms, examples, mistakes, one_of, refuse
 from narkit.cli.train import other_settings
 
 if TYPE_CHECKING:

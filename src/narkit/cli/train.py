@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from narkit.cli import choices
-from narkit.cli.choices import comma_separated_algorithms, given_options, mistakes, refuse
-from narkit.cli.help import examples
+from narkit.cli.choices import comma_separated_algorithms, examples, given_options, mistakes, refuse
 
 app = typer.Typer()
 

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli import choices, instances
-from narkit.cli.choices import known_algorithm, plain_errors, refuse
-from narkit.cli.help import examples
+from narkit.cli import instances
+from narkit.cli.choices import InstanceSeed, Weights, examples, known_algorithm, plain_errors, refuse
 from narkit.cli.solve import CommandWithExamples, solved
 
 DEFAULT_SIZE, DENSITY = 8, 0.6
@@ -33,8 +32,8 @@ def view(
     context: typer.Context,
     algorithm: instances.Algorithm,
     size: Annotated[int | None, typer.Option(min=1, help="Size of a random instance.", show_default="about 8")] = None,
-    seed: choices.InstanceSeed = None,
-    weights: choices.Weights = None,
+    seed: InstanceSeed = None,
+    weights: Weights = None,
     out: Annotated[Path | None, typer.Option(help="The HTML file to write.", show_default="ALGORITHM.html")] = None,
 ) -> None:
     """Write a page that shows a network's run beside the textbook's, step by step: one file, for any browser.

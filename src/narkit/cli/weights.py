@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from narkit.cli import choices
-from narkit.cli.choices import known_algorithm, plain_errors
-from narkit.cli.help import examples
+from narkit.cli.choices import AsJson, examples, known_algorithm, plain_errors
 
 app = typer.Typer()
 
@@ -17,7 +15,7 @@ app = typer.Typer()
 @app.command("weights", epilog=examples("narkit weights", "narkit weights dijkstra", "narkit weights --json"))
 def weights(
     algorithm: Annotated[str | None, typer.Argument(metavar="ALGORITHM", help="Only those for this algorithm.")] = None,
-    as_json: choices.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the published weights, the best for each algorithm first: score, size, SHA-256 and record.
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from narkit.errors import UnknownNameError
-from narkit.report.grid import Grid, ResultsError, measured, read_grid
+from narkit.report.grid import ResultsError, measured, read_grid
 from narkit.report.paper import labels
 from narkit.report.rendering import text
 from narkit.report.statistics import LEVEL, Comparison, Ranking, compare, rank
@@ -30,7 +30,7 @@ class Side:
     scores: Mapping[str, np.ndarray]
 
 
-def side(name: str, results: Path, rule: str | None, grid: Grid | None = None) -> Side:
+def side(name: str, results: Path, rule: str | None) -> Side:
     """A run by its folder or record, or else a system by name with its records in `results`."""
     path = Path(name)
     if path.suffix == ".json" or path.is_dir():
@@ -44,7 +44,7 @@ def side(name: str, results: Path, rule: str | None, grid: Grid | None = None) -
             tested, said = functools.partial(record.scores_on, name), f"rule {chosen}, set {name}"
         scores = {each: np.asarray(tested(each, chosen)) for each in record.config.algorithms}
         return Side(f"{path.as_posix()} ({said})", scores)
-    grid = read_grid(results) if grid is None else grid
+    grid = read_grid(results)
     systems = {system.name: system for system in grid.systems}
     if name not in systems:
         raise UnknownNameError("system", name, systems)

@@ -206,15 +206,13 @@ def read_grid(
             checked = check_file(path)
             digest.update(f"{name}\n".encode() + (b"" if checked.unreadable else path.read_bytes()))
             if checked.record is None:
-                reason = f"cannot be read: {'; '.join(checked.problems)}"
+                left_out.append(LeftOut(name, f"cannot be read: {'; '.join(checked.problems)}"))
             elif checked.problems:
-                reason = f"`narkit records check` refuses it: {'; '.join(checked.problems)}"
+                left_out.append(LeftOut(name, f"`narkit records check` refuses it: {'; '.join(checked.problems)}"))
+            elif reason := _misfit(checked.record, path, own, free):
+                left_out.append(LeftOut(name, reason))
             else:
-                reason = _misfit(checked.record, path, own, free)
-            if reason is None and checked.record is not None:
                 cells[path.parent.name, path.stem] = checked.record
-            else:
-                left_out.append(LeftOut(name, reason or ""))
     if not (cells or left_out or empty):
         main = main_preset(wanted)
         raise ResultsError(

@@ -54,7 +54,6 @@ def page(grid: Grid, tables: Sequence[Table], figures: Mapping[str, Path | str])
         figures=[_figure(title, picture) for title, picture in figures.items()],
         tables=tables,
         formats={"CSV": ".csv", "LaTeX": ".tex", "Markdown": ".md"},
-        groups=_groups,
         parts=parts,
         score=lambda cell: isinstance(cell, Score),
         origin=origin(grid),
@@ -71,13 +70,6 @@ def _tone(cell: Any, heading: Heading, row: TableRow) -> str:
         return ""
     gain = -cell.value if row.key == "average_rank" else cell.value
     return "better" if gain >= 0.005 else "worse" if gain <= -0.005 else "even"
-
-
-def _groups(table: Table) -> list[tuple[str, int]]:
-    """Neighbouring columns that have their heading's group in common; none if there are no groups."""
-    groups = itertools.groupby(heading.group for heading in table.headings)
-    found = [(group, len(list(members))) for group, members in groups]
-    return found if any(group for group, _ in found) else []
 
 
 ROOM = 220  # how many letters of a table fit a page 1400 pixels wide

@@ -15,11 +15,8 @@ from narkit.sweeps.systems import System, trainings
 def origin(grid: Grid) -> str:
     """How many records there are, and the commits, devices and versions that they were made with."""
     if not grid.cells:
-        if grid.left_out:
-            count = len(grid.left_out)
-            return (
-                f"No record of the preset {grid.preset}: {count} left out, for the reasons below, and no other found."
-            )
+        if left := len(grid.left_out):
+            return f"No record of the preset {grid.preset}: {left} left out, for the reasons below, and no other found."
         return f"No record of the preset {grid.preset} yet: nothing was run."
     records = grid.cells.values()
     commits = _listed(record.commit or "unknown" for record in records)

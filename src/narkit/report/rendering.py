@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, groupby
 
 from narkit.report.paper import Score
@@ -55,7 +55,7 @@ class Table:
     corner: str  # the heading of the rows' labels
     headings: Sequence[Heading]
     rows: Sequence[TableRow]
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -63,6 +63,13 @@ class Table:
                 raise ValueError(
                     f"{self.name}, {row.key}: expected {len(self.headings)} entries, got {len(row.entries)}"
                 )
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """What neighbouring columns have in common, and how many they are; none if no heading has a group."""
+        members = groupby(heading.group for heading in self.headings)
+        found = [(group, len(list(headings))) for group, headings in members]
+        return found if any(group for group, _ in found) else []
 
 
 def text(entry: Entry) -> str:
@@ -149,11 +156,10 @@ def latex(table: Table) -> str:
 
 def _latex_groups(table: Table) -> list[str]:
     """The line above the headings that says what neighbours have in common."""
-    if not any(heading.group for heading in table.headings):
+    if not table.groups:
         return []
     cells, rules, start = [""], [], 2
-    for group, members in groupby(table.headings, key=lambda heading: heading.group):
-        count = len(list(members))
+    for group, count in table.groups:
         cells.append(rf"\multicolumn{{{count}}}{{c}}{{{latex_text(group)}}}")
         rules += [rf"\cmidrule(lr){{{start}-{start + count - 1}}}"] if group else []
         start += count

@@ -202,11 +202,17 @@ def labelled_runs(grid: Grid, system: System) -> list[tuple[str, str, RunRecord]
 def time_rows(
     runs: Sequence[tuple[str, str, RunRecord]], key: str, label: str, timings: Sequence[str], unit: float = 1.0
 ) -> list[TableRow]:
-    """Where the time of every run went, with its device, and that of all together under the key and label given."""
+    """Where the time of every run went, in units of so many seconds; the share of training spent waiting for data; the
+    device; and all of it for all runs together, under the key and label given."""
 
     def row(key: str, label: str, *records: RunRecord, summary: bool = False) -> TableRow:
+        def total(name: str) -> float:
+            return sum(getattr(record.timings, name) for record in records)
+
+        times = [Number(total(name) / unit, "{:.1f}") for name in timings]
+        waiting = Number(100 * total("waiting_for_data") / max(total("training"), 1e-9), "{:.1f} %")
         devices = ", ".join(sorted({record.device for record in records}))
-        return TableRow(key, label, [*time_spent(records, timings, unit), devices], summary)
+        return TableRow(key, label, [*times, waiting, devices], summary)
 
     return [*(row(*run) for run in runs), row(key, label, *(record for *_, record in runs), summary=True)]
 
@@ -248,13 +254,3 @@ def union_length(intervals: Iterable[tuple[float, float]]) -> float:
         length += max(0.0, end - max(begin, covered_until))
         covered_until = max(covered_until, end)
     return length
-
-
-def time_spent(records: Sequence[RunRecord], timings: Sequence[str], unit: float) -> list[Number]:
-    """Sums of the records' times, in units of so many seconds, and the share of training spent waiting for data."""
-
-    def total(name: str) -> float:
-        return sum(getattr(record.timings, name) for record in records)
-
-    share = 100 * total("waiting_for_data") / max(total("training"), 1e-9)
-    return [*(Number(total(name) / unit, "{:.1f}") for name in timings), Number(share, "{:.1f} %")]

@@ -22,12 +22,11 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Comparison:
-    """One algorithm under two systems. `p` is None where a system has a single seed; `corrected` is Holm's."""
+    """One algorithm under two systems, with its p-value after Holm's correction; None where one has a single seed."""
 
     algorithm: str
     first: np.ndarray  # scores of the seeds in percent
     second: np.ndarray
-    p: float | None
     corrected: float | None
 
     @property
@@ -48,14 +47,9 @@ class Comparison:
 def compare(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> list[Comparison]:
     """The algorithms that both systems were run on, in the order of the first."""
     names = [name for name in first if name in second]
-    p = [welch(first[name], second[name]) for name in names]
-    corrected = iter(holm([value for value in p if value is not None]))
-    return [
-        Comparison(
-            name, np.asarray(first[name]), np.asarray(second[name]), value, None if value is None else next(corrected)
-        )
-        for name, value in zip(names, p, strict=True)
-    ]
+    p = {name: value for name in names if (value := welch(first[name], second[name])) is not None}
+    corrected = dict(zip(p, holm(list(p.values())), strict=True))
+    return [Comparison(name, np.asarray(first[name]), np.asarray(second[name]), corrected.get(name)) for name in names]
 
 
 def welch(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float | None:

@@ -142,15 +142,15 @@ class _Reporter(Callback):
 
 
 def progress_of(trainer: Trainer, phase: str) -> CellProgress:
-    """Where a run stands, as plain numbers."""
+    """Where a run stands, as plain numbers. A seed that has diverged counts neither in the loss nor in the scores."""
     finite = np.isfinite(trainer.latest_loss)
-    scores = trainer.progress.curve[-1].scores if trainer.progress.curve else {}
+    scores = trainer.progress.curve[-1].scores if trainer.progress.curve and finite.any() else {}
     return CellProgress(
         phase,
         trainer.progress.step,
         trainer.config.steps,
         float(trainer.latest_loss[finite].mean()) if finite.any() else None,
-        {name: float(np.mean(values)) for name, values in scores.items()},
+        {name: float(np.array(values)[finite].mean()) for name, values in scores.items()},
     )
 
 

@@ -17,6 +17,7 @@ FILL, CHANGED = "#bcd7fb", "#e8a200"
 CENTRE: dict[str, Any] = {"ha": "center", "va": "center"}  # where a text stands around its place
 PASSING = "#fff3cf"  # the row and the column of the node that paths may newly pass through
 TONES = ("#1d5fc4", "#0b7a57", "#7a3db8", "#8a5300", "#a3246f", "#35607a")
+Place = tuple[float, float]
 COLOURS = {"white": "#ffffff", "gray": "#9aa3ae", "black": "#16191e"}
 
 
@@ -80,25 +81,18 @@ class Moment:
         moments = [Moment(self.batch, step) for step in range(int(self.batch.lengths[0]))]
         return max((len(tags) for moment in moments for tags in moment.tags().values()), default=0)
 
-    def has_moved(self, name: str) -> bool:
-        return bool(self.changed(name).any())
-
     def facts(self) -> list[str]:
         """The hints of the whole instance in words, phases on a line of their own, numbers and flags on another."""
         phases, others = [], []
         for name in self.signs("caption"):
-            is_named = bool(value_names(self.batch.algorithm, name))
-            (phases if is_named else others).append(f"{name}: {self.said(name)}")
+            value = self.values(name)
+            if names := value_names(self.batch.algorithm, name):
+                phases.append(f"{name}: {names[int(value)]}")
+            elif self.probe(name).kind is Kind.MASK:
+                others.append(f"{name}: {'yes' if value == 1 else 'no'}")
+            else:
+                others.append(f"{name}: {number(float(value))}")
         return [*phases, ", ".join(others)] if others else phases
-
-    def said(self, name: str) -> str:
-        """A value of the whole instance in words."""
-        value = self.values(name)
-        if names := value_names(self.batch.algorithm, name):
-            return names[int(value)]
-        if self.probe(name).kind is Kind.MASK:
-            return "yes" if value == 1 else "no"
-        return number(float(value))
 
 
 def number(value: float) -> str:

@@ -18,9 +18,7 @@ def draw_graph_panel(axis: Axes, moment: Moment) -> None:
     is_edge = moment.input("adj") != 0
     np.fill_diagonal(is_edge, False)
     positions = place(is_edge) * (1, -1) + (0, 1)
-    weights = np.where(is_edge, moment.input("A"), 0.0)
-    directed = not np.array_equal(weights, weights.T)
-    _draw_edges(axis, moment, positions, is_edge, weights, directed)
+    _draw_edges(axis, moment, positions, is_edge)
     _draw_pointers(axis, moment, positions)
     for node, (x, y) in enumerate(positions):
         draw_node(axis, moment, node, x, y, (2 * NODE_POINTS) ** 2, fontsize=9)
@@ -30,9 +28,9 @@ def draw_graph_panel(axis: Axes, moment: Moment) -> None:
     axis.set_axis_off()
 
 
-def _draw_edges(
-    axis: Axes, moment: Moment, positions: np.ndarray, is_edge: np.ndarray, weights: np.ndarray, directed: bool
-) -> None:
+def _draw_edges(axis: Axes, moment: Moment, positions: np.ndarray, is_edge: np.ndarray) -> None:
+    weights = np.where(is_edge, moment.input("A"), 0.0)
+    directed = not np.array_equal(weights, weights.T)
     ends = np.argwhere(is_edge if directed else np.triu(is_edge))
     has_weights = len(np.unique(weights[is_edge])) > 1 and len(ends) <= MOST_WEIGHTS
     taken = [*positions]

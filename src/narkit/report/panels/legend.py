@@ -65,16 +65,13 @@ class LegendSignHandler:
     """Draws a sample where Matplotlib wants the sign of a legend's entry."""
 
     def legend_artist(self, legend: Any, sample: LegendSign, fontsize: float, box: Any) -> Any:
-        x, y, width, height = -box.xdescent, -box.ydescent, box.width, box.height
-        middle = (x + width / 2, y + height / 2)
-        for artist in self._artists(sample, x, y, width, height, middle):
+        for artist in self._artists(sample, -box.xdescent, -box.ydescent, box.width, box.height):
             artist.set_transform(box.get_transform())
             box.add_artist(artist)
         return box
 
-    def _artists(
-        self, sample: LegendSign, x: float, y: float, width: float, height: float, middle: tuple[float, float]
-    ) -> list[Any]:
+    def _artists(self, sample: LegendSign, x: float, y: float, width: float, height: float) -> list[Any]:
+        middle = (x + width / 2, y + height / 2)
         radius = 0.62 * height
         match sample.shape:
             case "fill":

@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 
 from narkit.algorithms.meanings import value_names
 from narkit.report.drawings import Sign
-from narkit.report.panels import CENTRE, CHANGED, COLOURS, FILL, INK, Moment, number, tone
+from narkit.report.panels import CENTRE, CHANGED, COLOURS, FILL, INK, Moment, Place, number, tone
 from narkit.spec import Kind
 
 
@@ -34,18 +34,16 @@ def draw_node(axis: Axes, moment: Moment, node: int, x: float, y: float, area: f
     axis.text(x, y, str(node), **CENTRE, fontsize=fontsize, color=ink, zorder=4)
 
 
-def draw_tag(
-    axis: Axes, moment: Moment, name: str, sign: Sign, at: tuple[float, float], offset: tuple[float, float] = (0.0, 0.0)
-) -> None:
+def draw_tag(axis: Axes, moment: Moment, name: str, sign: Sign, at: Place, offset: Place = (0.0, 0.0)) -> None:
     """The name of a one-hot mask on its colour, so many points away from a place; outlined if the mask has moved."""
-    edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.has_moved(name) else {"edgecolor": "none"}
+    edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.changed(name).any() else {"edgecolor": "none"}
     axis.annotate(
         name, at, xytext=offset, textcoords="offset points", fontsize=7, color="white", **CENTRE,
         fontweight="bold", bbox={"boxstyle": "round,pad=0.2", "facecolor": tone(sign), **edge}, zorder=5,
     )  # fmt: skip
 
 
-def draw_numbers(axis: Axes, moment: Moment, node: int, at: tuple[float, float], below: bool = True) -> None:
+def draw_numbers(axis: Axes, moment: Moment, node: int, at: Place, below: bool = True) -> None:
     """The numbers of a node below or above it, in bold where they have changed."""
     box = {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
     for line, name in enumerate(moment.signs("value")):

@@ -37,12 +37,14 @@ def draw_array_panel(axis: Axes, moment: Moment) -> None:
     deepest = moment.deepest_tags()
     depth -= 0.13 * span * deepest
     for place, window in enumerate(described["windows"]):
-        _bracket(axis, moment, window, slots, depth - 0.13 * span * place, span, TONES[place])
+        first, last = (slots[moment.node(window[end])] for end in ("first", "last"))
+        _bracket(axis, first, last, depth - 0.13 * span * place, 0.04 * span, TONES[place])
     depth -= 0.13 * span * len(described["windows"])
     if described["line"] is not None:
         axis.axhline(described["line"], color=TONES[3], linestyle="--", linewidth=1.2, zorder=3)
+    tops = {node: (slot, max(heights[node], 0) + 0.12 * span) for node, slot in slots.items()}
     for name, sign in moment.signs("arrow").items():
-        _arcs(axis, moment, name, tone(sign), slots, heights, span)
+        _arcs(axis, moment.values(name), tone(sign), tops)
     axis.axhline(0, color=SOFT, linewidth=0.8)
     top = max(heights.max(), 0) + (0.45 if moment.signs("arrow") else 0.16) * span
     axis.set(xlim=(-0.7, len(nodes) - 0.3), ylim=(depth - 0.05 * span, top))
@@ -63,22 +65,17 @@ def _order(moment: Moment) -> list[int]:
     return [*found, *(node for node in given if node not in found)]
 
 
-def _bracket(
-    axis: Axes, moment: Moment, window: dict[str, str], slots: dict[int, int], y: float, span: float, colour: str
-) -> None:
-    first, last = slots[moment.node(window["first"])], slots[moment.node(window["last"])]
+def _bracket(axis: Axes, first: int, last: int, y: float, height: float, colour: str) -> None:
     if first <= last:
         x = [first - 0.4, first - 0.4, last + 0.4, last + 0.4]
-        axis.plot(x, [y + 0.04 * span, y, y, y + 0.04 * span], color=colour, linewidth=1.5)
+        axis.plot(x, [y + height, y, y, y + height], color=colour, linewidth=1.5)
 
 
-def _arcs(
-    axis: Axes, moment: Moment, name: str, colour: str, slots: dict[int, int], heights: np.ndarray, span: float
-) -> None:
-    for node, target in enumerate(moment.values(name)):
+def _arcs(axis: Axes, pointers: np.ndarray, colour: str, tops: dict[int, tuple[int, float]]) -> None:
+    for node, target in enumerate(pointers):
         if node == target:
             continue
-        start, end = ((slots[i], max(heights[i], 0) + 0.12 * span) for i in (node, int(target)))
+        start, end = tops[node], tops[int(target)]
         side = 0.3 if start[0] > end[0] else -0.3
         arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.1, "connectionstyle": f"arc3,rad={side}"}
         axis.annotate("", xy=end, xytext=start, arrowprops=arrow, zorder=4)
