@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from narkit.cli import app
 from narkit.sweeps.cells import Cell, State, SweepDirectory
 from narkit.sweeps.checks import check_file
-from narkit.sweeps.executor import CellProgress, Failure, SweepObserver, SweepOptions, kind_of
+from narkit.sweeps.executor import CellProgress, Ended, Failure, How, SweepObserver, SweepOptions, kind_of
 from narkit.sweeps.executors import worker
-from narkit.sweeps.executors.processes import CANNOT_GO_ON, MEMORY_VARIABLES, Processes
+from narkit.sweeps.executors.processes import ENDED, MEMORY_VARIABLES, Processes
 from narkit.sweeps.sweep import Outcome, run_sweep
 
 TinyCells = Callable[..., list[Cell]]
@@ -30,8 +30,8 @@ GRAPH_OUT_OF_MEMORY = (
 LOST = "JaxRuntimeError: INTERNAL: CUDA error: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure"
 
 # Stands in for the process of a cell: does at its first, second, ... try what the scenario says, and notes it. It reads
-# what it is told without importing narkit, which takes longer than all else, and leaves the files that
-# `SweepDirectory` describes.
+# what it is told without importing narkit, which takes longer than all else, leaves the files that
+# `SweepDirectory` describes, and says at last what it was given to say.
 PROCESS = """
 import json, os, pickle, sys, time
 class Told:
@@ -42,7 +42,7 @@ class Unpickler(pickle.Unpickler):
         return Told if module.split(".")[0] == "narkit" else super().find_class(module, name)
 _, order = Unpickler(sys.stdin.buffer).load(), Unpickler(sys.stdin.buffer).load()
 scenario, folder, algorithm = json.loads(sys.argv[1]), order.directory.folder, order.cell.config.algorithms[0]
-system = sys.argv[4]
+system, failures, said = sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
 record, failure = folder / system / f"{algorithm}.json", folder / ".running" / f"{system}-{algorithm}.failed"
 log = folder / "log"
 number = log.read_text().count(f"begin {algorithm} ") if log.exists() else 0
@@ -57,14 +57,21 @@ failure.unlink(missing_ok=True)
 if what == "finished":
     record.parent.mkdir(exist_ok=True)
     record.write_text("{}")
-elif what in ("memory", "lost"):
+elif what in failures:
     failure.parent.mkdir(exist_ok=True)
-    failure.write_text(sys.argv[2 if what == "memory" else 3])
+    failure.write_text(failures[what])
 elif what == "crash":
     os.kill(os.getpid(), 9)
-elif what == "disk":
-    os._exit(3)
+os.write(order.events, bytes.fromhex(said[algorithm][what]))
 """
+FAILURES = {"memory": OUT_OF_MEMORY, "lost": LOST}
+
+
+def endings(cell: Cell) -> dict[str, str]:
+    """What the process of a cell says at last, by what has happened."""
+    ended = {what: Ended(cell, How.FAILED, error, kind_of(error)) for what, error in FAILURES.items()}
+    ended |= {"finished": Ended(cell, How.FINISHED), "disk": Ended(cell, How.CANNOT_GO_ON, "No space left on device")}
+    return {what: pickle.dumps((ENDED, (each,))).hex() for what, each in ended.items()}
 
 
 class Log(SweepObserver):
@@ -93,7 +100,8 @@ def play(
     """Two processes at a time. Returns the outcome, what happened in which order, and what was told."""
     log, cells = Log(), tiny_cells(algorithms=tuple(scenario))
     (system,) = {cell.system.training for cell in cells}
-    command = (sys.executable, "-c", PROCESS, json.dumps(scenario), OUT_OF_MEMORY, LOST, system)
+    said = {cell.algorithm: endings(cell) for cell in cells}
+    command = (sys.executable, "-c", PROCESS, json.dumps(scenario), system, json.dumps(FAILURES), json.dumps(said))
     outcome = run_sweep(
         cells,
         SweepDirectory(folder),
@@ -148,8 +156,9 @@ def test_crashes_are_failures_after_three_tries(tiny_cells: TinyCells, tmp_path:
 
 def test_a_full_disk_ends_all(tiny_cells: TinyCells, tmp_path: Path) -> None:
     scenario = {"dfs": ["disk"], "minimum": ["finished for 60"], "bfs": ["finished"]}
-    outcome, log, _ = play(tiny_cells, tmp_path, scenario)
+    outcome, log, told = play(tiny_cells, tmp_path, scenario)
     assert outcome.cannot_go_on
+    assert "Error: No space left on device" in told
     assert outcome.failed == []
     assert not any("bfs" in line or line == "end minimum finished" for line in log)
 
@@ -180,7 +189,7 @@ def test_a_process_that_was_not_told_what_to_do_ends_without_a_word(
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(said)))
     with pytest.raises(SystemExit) as raised:
         worker.main()
-    assert raised.value.code == CANNOT_GO_ON and capfd.readouterr() == ("", "")
+    assert raised.value.code == 1 and capfd.readouterr() == ("", "")
 
 
 def test_a_process_whose_sweep_was_killed_goes_on(tiny_cells: TinyCells) -> None:

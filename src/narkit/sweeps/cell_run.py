@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -30,9 +31,9 @@ WEIGHTS_DTYPE = "bfloat16"
 BETWEEN_STEPS = 0.5  # seconds between two reports of progress
 
 
-def budgeted(budget: float | None) -> AbstractContextManager[Interruption]:
-    """An interruption when a budget is nearly spent, with time left for saving."""
-    seconds = float("inf") if budget is None else budget
+def budgeted(ends_at: float | None) -> AbstractContextManager[Interruption]:
+    """An interruption shortly before a budget ends, with time left for saving; the end is as `time.time` has it."""
+    seconds = math.inf if ends_at is None else max(0.0, ends_at - time.time())
     return interruption(max(0.9 * seconds, seconds - SPARE_SECONDS))
 
 
@@ -75,7 +76,6 @@ def run_cell(
         record = finish_cell(directory, cell, record, keeps_weights)
     except (Interrupted, OutOfTime) as stopped:
         claim.release()
-        observer.cell_stopped(cell, str(stopped))
         return Ended(cell, How.STOPPED, str(stopped))
     except (CheckpointWriteError, OSError):
         claim.release()
@@ -84,12 +84,31 @@ def run_cell(
         directory.fail(cell, traceback.format_exc())
         claim.release()
         text = f"{type(error).__name__}: {error}"
-        observer.cell_failed(cell, text)
-        return Ended(cell, How.FAILED, str(error), kind_of(text))
+        return Ended(cell, How.FAILED, text, kind_of(text))
     claim.finish()
     predictor.learn(record)
-    observer.cell_finished(cell, record, time.monotonic() - began)
-    return Ended(cell, How.FINISHED)
+    return Ended(cell, How.FINISHED, took=time.monotonic() - began)
+
+
+def run_assigned(
+    cell: Cell,
+    directory: SweepDirectory,
+    options: SweepOptions,
+    stop: Interruption,
+    observer: SweepObserver,
+    finished: Sequence[Cell] = (),
+) -> Ended:
+    """Claims and runs the one cell that this process was started for, by `run_cell`.
+
+    Cells that are finished in the folder tell how long others take on this device.
+    """
+    predictor = Predictor.from_records(directory, finished)
+    if options.whole_cells and (missing := missing_seconds(cell, directory, predictor, stop)) > 0:
+        return Ended(cell, How.NO_TIME, missing=missing)
+    claim = directory.claim(cell)
+    if claim is None:
+        return Ended(cell, How.TAKEN)
+    return run_cell(cell, directory, claim, options=options, stop=stop, observer=observer, predictor=predictor)
 
 
 def missing_seconds(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from concurrent import futures
 from dataclasses import replace
 
 import jax
@@ -75,12 +76,15 @@ class Here(Executor):
             )
         finally:
             self.is_running = False
-            self._let_go()
+            if self.waiting is None:  # on the CPU a process that keeps hundreds of programs runs out of memory mappings
+                jax.clear_caches()
+            gc.collect()
         return [ended]
 
-    def close(self) -> None:
+    def close(self) -> list[Ended]:
         if self.waiting is not None:
             self.waiting.give_up()
+        return []
 
     def _missing_seconds(self, cell: Cell, starts_in: float, compiled: bool = False) -> float:
         if not self.options.whole_cells:
@@ -93,12 +97,6 @@ class Here(Executor):
         self.may_compile = True
         if not self.context.stop:
             self.context.more()
-
-    def _let_go(self) -> None:
-        """Frees the programs of a cell; on the CPU a process that keeps hundreds runs out of memory mappings."""
-        if self.waiting is None:
-            jax.clear_caches()
-        gc.collect()
 
 
 class _Waiting:
@@ -119,34 +117,30 @@ class _Ahead(_Waiting):
         super().__init__(cell, claim)
         self._threads, self._devices = threads, devices
         self._cancelled = threading.Event()
-        self._trainer: Trainer | None = None
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._prepare, name=f"{COMPILING}-{cell.name}", daemon=True)
-        self._thread.start()
+        self._made: futures.Future[Trainer] = futures.Future()
+        threading.Thread(target=self._prepare, name=f"{COMPILING}-{cell.name}", daemon=True).start()
 
     def _prepare(self) -> None:
         try:
             hooks = Hooks(should_stop=self._cancelled.is_set)
             trainer = Trainer(self.cell.config, hooks=hooks, threads=self._threads, devices=self._devices)
             trainer.prepare()
-            self._trainer = trainer
+            self._made.set_result(trainer)
         except Exception as error:  # raised again where the cell runs
-            self._error = error
+            self._made.set_exception(error)
 
     def trainer(self, stop: Interruption) -> Trainer:
         """The trainer, as soon as it is ready. The time until then counts as compiling, the time before does not."""
         began = time.perf_counter()
-        while self._thread.is_alive() and not stop:
-            self._thread.join(0.1)
-        if self._thread.is_alive():
+        while not self._made.done() and not stop:
+            futures.wait([self._made], timeout=0.1)
+        if not self._made.done():
             raise stop.error("stopped while it was compiled")
-        if self._error is not None:
-            raise self._error
-        assert self._trainer is not None
-        timings = self._trainer.progress.timings
+        trainer = self._made.result()
+        timings = trainer.progress.timings
         waited = time.perf_counter() - began
         timings.compiling_ahead, timings.compiling = max(0.0, timings.compiling - waited), waited
-        return self._trainer
+        return trainer
 
     def give_up(self) -> None:
         """Programs that are being compiled cannot be stopped; no further ones are begun."""
