@@ -93,7 +93,12 @@ def bind(problem: Problem, algorithm: str, positional: Sequence[Any], named: Map
     missing = [name for name in problem.parameters if name not in bound]
     if missing:
         raise TypeError(f"{algorithm}: expected {expected}; missing: {', '.join(missing)}")
-    return bound
+    return {name: _without_array(value) for name, value in bound.items()}
+
+
+def _without_array(value: Any) -> Any:
+    """The value of an array without axes, which looks like a list and has no length; anything else as it is."""
+    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def check_size(num_nodes: int, what: str = "nodes", fewest: int = 2) -> None:

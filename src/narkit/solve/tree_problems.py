@@ -82,16 +82,18 @@ class SearchTree(Problem):
             )
         if min(p.min(), q.min()) < 0:
             raise InstanceError(f"probabilities: expected none below 0, got {shown(float(min(p.min(), q.min())))}")
-        total = float(p.sum() + q.sum())
+        with np.errstate(over="ignore"):  # a sum that is too large is refused below
+            total = float(p.sum() + q.sum())
         if total <= 0:
             raise InstanceError("probabilities: expected some above 0, got zeros only")
+        if math.isinf(total):
+            raise InstanceError("probabilities: expected numbers with a finite sum, got larger ones; divide them all")
         names = names or tuple(range(len(p)))
-        instance = Instance({}, (*names, "end"), (p / total, q / total))
+        shares, notes = (p / total, q / total), []
         if abs(total - 1.0) > SUM_TOLERANCE:
-            instance.notes.append(f"probabilities were divided by their sum, {total:g}; the tree does not depend on it")
-            p, q = p / total, q / total
-        instance.arguments |= {"p": p, "q": q}
-        return instance
+            notes.append(f"probabilities were divided by their sum, {total:g}; the tree does not depend on it")
+            p, q = shares
+        return Instance({"p": p, "q": q}, (*names, "end"), shares, notes)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         p, q = instance.given
