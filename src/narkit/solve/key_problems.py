@@ -46,9 +46,8 @@ class KeyProblem(Problem):
 
     def read(self, given: Mapping[str, Any]) -> Instance:
         keys = read_keys(given["keys"])
-        instance = Instance({}, tuple(keys), keys)
-        instance.arguments["A"] = ranges.ranked_keys(keys, instance.notes)
-        return instance
+        notes: list[str] = []
+        return Instance({"A": ranges.ranked_keys(keys, notes)}, tuple(keys), keys, notes)
 
 
 class Sorting(KeyProblem):
@@ -111,17 +110,15 @@ class Searching(Problem):
                 raise InstanceError(
                     f"keys: expected sorted keys, got {shown(key)} before {shown(after)} at index {place}; sort them"
                 )
-        instance = Instance({}, tuple(keys), (keys, target))
+        labels, given_as = tuple(keys), (keys, target)
         is_known = not isinstance(target, str) and 0 <= target < 1 and all(0 <= key < 1 for key in keys)
         if is_known and len(set(keys)) == len(keys):
-            instance.arguments |= {"x": target, "A": np.array(keys, np.float64)}
-            return instance
+            return Instance({"x": target, "A": np.array(keys, np.float64)}, labels, given_as)
         # Evenly spaced keys; the target comes just before the first that is not below it.
         below = sum(key < target for key in keys)
         count = len(keys)
-        instance.arguments |= {"x": below / count, "A": (np.arange(count) + 0.5) / count}
-        instance.notes.append("keys and target were replaced by evenly spaced numbers from 0 to 1 in the same order")
-        return instance
+        notes = ["keys and target were replaced by evenly spaced numbers from 0 to 1 in the same order"]
+        return Instance({"x": below / count, "A": (np.arange(count) + 0.5) / count}, labels, given_as, notes)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         keys, target = instance.given
@@ -141,9 +138,8 @@ class Subarray(Problem):
     def read(self, given: Mapping[str, Any]) -> Instance:
         numbers = read_items(given["numbers"], "numbers")
         values = ranges.numbers(numbers, "numbers")
-        instance = Instance({}, tuple(numbers), numbers)
-        instance.arguments["A"] = ranges.scaled(values, "numbers", instance.notes)[0]
-        return instance
+        notes: list[str] = []
+        return Instance({"A": ranges.scaled(values, "numbers", notes)[0]}, tuple(numbers), numbers, notes)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         start, end = int(outputs["start"].argmax()), int(outputs["end"].argmax())

@@ -29,9 +29,8 @@ class MatrixChain(Problem):
         values = ranges.numbers(dimensions, "dimensions")
         if (values <= 0).any():
             raise InstanceError(f"dimensions: expected positive numbers, got {shown(float(values.min()))}")
-        instance = Instance({}, tuple(dimensions), dimensions)
-        instance.arguments["p"] = ranges.scaled(values, "dimensions", instance.notes)[0]
-        return instance
+        notes: list[str] = []
+        return Instance({"p": ranges.scaled(values, "dimensions", notes)[0]}, tuple(dimensions), dimensions, notes)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         last = len(instance.given) - 1
