@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 import time
 import traceback
@@ -15,6 +14,7 @@ import numpy as np
 from narkit.models.serialization import save
 from narkit.sweeps.cells import Cell, Claim, SweepDirectory
 from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions, kind_of
+from narkit.sweeps.manifest import file_digest
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
 from narkit.training.callbacks import Callback
@@ -183,8 +183,7 @@ def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, keep_w
         seed = best_seed(record, rule)
         file = directory.weights(cell)
         save(record.reasoner(rule, seed), file, dtype=WEIGHTS_DTYPE)
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        weights = Weights(file.name, rule, seed, WEIGHTS_DTYPE, digest)
+        weights = Weights(file.name, rule, seed, WEIGHTS_DTYPE, file_digest(file))
     system = cell.system.training if cell.system.training != cell.config.processor else None
     complete = dataclasses.replace(record, preset=cell.system.preset, system=system, weights=weights)
     complete.save(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,17 +104,15 @@ def _device_ms(cell: Measurement) -> float:
     return cell.step_ms * (1 - cell.waiting_share)
 
 
-def _fitted(cells: Iterable[Measurement]) -> dict[str, Cost]:
+def _fitted(cells: Sequence[Measurement]) -> dict[str, Cost]:
     """Fits, for each system, a line through the times of a processor step over the number of triplets.
 
     What lies outside of the loop over time is a mean of its own: shared out over the steps, it would make those of
     short trajectories look expensive.
     """
-    by_system: dict[str, list[Measurement]] = {}
-    for cell in cells:
-        by_system.setdefault(cell.processor, []).append(cell)
     costs = {}
-    for system, own in by_system.items():
+    for system in dict.fromkeys(cell.processor for cell in cells):
+        own = [cell for cell in cells if cell.processor == system]
         steps = [_device_ms(c) / c.processor_steps if c.loop_ms is None else c.loop_ms for c in own]
         outside = [c.outside_ms for c in own if c.loop_ms is not None and c.outside_ms is not None]
         launch, triplet = _line(np.array([c.num_nodes for c in own], float) ** 3, np.array(steps, float))

@@ -171,4 +171,7 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> list[Ended]:
-        """Ends whatever still runs, saved, and waits for it; says how it ended, as far as that is known."""
+        """Ends whatever still runs, saved, and waits for it; says how it ended, as far as that is known.
+
+        It is called once, after `open`, even if that has raised.
+        """

@@ -89,8 +89,8 @@ class _Sweep:
         context = Context(
             self.cells, self.directory, self.options, self.observer, self.stop, ends_at, self._start_what_has_room
         )
-        self.executor.open(context)
         try:
+            self.executor.open(context)
             while not (self.stop or self.outcome.device_lost or self.outcome.cannot_go_on):
                 self._start_what_has_room()
                 if not self.running:

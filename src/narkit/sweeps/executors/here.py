@@ -24,6 +24,7 @@ class Here(Executor):
 
     slots = 1
     isolated = False
+    waiting: _Waiting | None = None  # claimed, and next
 
     def open(self, context: Context) -> None:
         keep_compiled_programs()
@@ -32,7 +33,6 @@ class Here(Executor):
         self.options = replace(options, threads=options.threads or default_threads())
         self.compile_ahead = jax.default_backend() != "cpu" if options.compile_ahead is None else options.compile_ahead
         self.predictor = Predictor.from_records(context.directory, context.cells)
-        self.waiting: _Waiting | None = None  # claimed, and next
         self.is_running = self.may_compile = False
         self.current_ends = time.monotonic()  # as predicted
 

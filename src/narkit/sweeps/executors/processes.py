@@ -63,6 +63,7 @@ class Processes(Executor):
 
     def __init__(self, processes: int, command: Sequence[str] = COMMAND):
         self.slots, self.command = processes, tuple(command)
+        self.workers: list[_Worker] = []
 
     def open(self, context: Context) -> None:
         self.context = context
@@ -70,7 +71,6 @@ class Processes(Executor):
         self.options = replace(context.options, threads=threads)
         self.user_code = UserCode.of(context.cells)
         self.events: Events = queue.SimpleQueue()
-        self.workers: list[_Worker] = []
         done = [cell for cell in context.cells if context.directory.record(cell).exists()]
         self.finished: deque[Cell] = deque(done, maxlen=ENOUGH)
 
@@ -91,12 +91,10 @@ class Processes(Executor):
             task.cell, self.context.directory, self.options, self.context.ends_at, tuple(self.finished), writing
         )
         assert process.stdin is not None
-        try:
-            with process.stdin as pipe:
-                pickle.dump(self.user_code, pipe)
-                pickle.dump(assignment, pipe)
-        except BrokenPipeError:  # it has ended already, which is looked into as for any other
-            pass
+        # If nobody reads this, it has ended already, which is looked into as for any other.
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pickle.dump(self.user_code, pipe)
+            pickle.dump(assignment, pipe)
         self.workers.append(_Worker(task.cell, process, reading, self.events))
         return None
 

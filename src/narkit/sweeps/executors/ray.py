@@ -98,16 +98,12 @@ class Ray(Executor):
 
     def open(self, context: Context) -> None:
         self.context = context
-        try:
-            self._connect()
-            self._look_at_cluster()
-            self.gpus = self._chosen_gpus()
-            self.threads = context.options.threads or resources.default_threads(self.machines, self.gpus)
-            self._check_machines()
-            self._check_software()
-        except BaseException:
-            self.close()
-            raise
+        self._connect()
+        self._look_at_cluster()
+        self.gpus = self._chosen_gpus()
+        self.threads = context.options.threads or resources.default_threads(self.machines, self.gpus)
+        self._check_machines()
+        self._check_software()
         self.options = replace(context.options, threads=self.threads)
         self.commit = machine.commit()
         # A process that has used a GPU keeps some of its memory, so it runs one cell only.
