@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, assert_never
@@ -53,6 +54,7 @@ class Problem(abc.ABC):
 
     parameters: ClassVar[tuple[str, ...]]  # what an instance consists of, in the order in which `solve` takes it
     options: ClassVar[tuple[str, ...]] = ()  # what may be said besides
+    judged_by: ClassVar[str] = ""  # the part of an answer that makes it right: its lengths, its cost; empty: all of it
 
     @abc.abstractmethod
     def read(self, given: Mapping[str, Any]) -> Instance:
@@ -67,11 +69,20 @@ class Problem(abc.ABC):
 
     def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
         """Whether an answer that may differ from the algorithm's is right, too, such as another shortest path."""
-        return plain == truth
+        return alike(plain[self.judged_by], truth[self.judged_by]) if self.judged_by else plain == truth
 
     @abc.abstractmethod
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         """A plain answer as text."""
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether numbers are the same but for rounding, one by one where there are several; None is only like None."""
+    if isinstance(a, dict):
+        return alike([*a.values()], [*b.values()])
+    if isinstance(a, list):
+        return all(map(alike, a, b))
+    return a is b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9))
 
 
 def bind(problem: Problem, algorithm: str, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

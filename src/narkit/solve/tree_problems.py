@@ -23,6 +23,7 @@ class MatrixChain(Problem):
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("dimensions",)
+    judged_by: ClassVar[str] = "cost"
 
     def read(self, given: Mapping[str, Any]) -> Instance:
         dimensions = read_items(given["dimensions"], "dimensions")
@@ -39,9 +40,6 @@ class MatrixChain(Problem):
         text, cost = (None, None) if product is None else product
         table = [[int(splits[i, j]) if i < j else None for j in range(1, last + 1)] for i in range(1, last + 1)]
         return {"product": text, "cost": cost, "splits": table}
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        return plain["cost"] is not None and math.isclose(plain["cost"], truth["cost"], rel_tol=1e-9)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return [
@@ -68,6 +66,7 @@ class SearchTree(Problem):
     """The best binary search tree: optimal_bst. Gaps are the probabilities of searches that end between the keys."""
 
     parameters: ClassVar[tuple[str, ...]] = ("probabilities", "gaps")
+    judged_by: ClassVar[str] = "expected_cost"
 
     def read(self, given: Mapping[str, Any]) -> Instance:
         keys = given["probabilities"]
@@ -102,10 +101,6 @@ class SearchTree(Problem):
         table = [[instance.labels[roots[i, j]] if i < j else None for j in range(nodes)] for i in range(nodes)]
         whole, cost = (None, None) if tree is None else tree
         return {"tree": whole, "expected_cost": cost, "roots": table}
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        cost = plain["expected_cost"]
-        return cost is not None and math.isclose(cost, truth["expected_cost"], rel_tol=1e-9)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         if plain["tree"] is None:
