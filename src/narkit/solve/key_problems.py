@@ -46,7 +46,8 @@ class KeyProblem(Problem):
     def read(self, given: Mapping[str, Any]) -> Instance:
         keys = read_keys(given["keys"])
         notes: list[str] = []
-        return Instance({"A": ranges.ranked_keys(keys, notes)}, tuple(keys), keys, notes)
+        own = {} if isinstance(keys[0], str) else {"key": np.array(keys, float)}
+        return Instance({"A": ranges.ranked_keys(keys, notes)}, tuple(keys), keys, notes, own=own)
 
 
 class Sorting(KeyProblem):
@@ -109,15 +110,19 @@ class Searching(Problem):
                 raise InstanceError(
                     f"keys: expected sorted keys, got {shown(key)} before {shown(after)} at index {place}; sort them"
                 )
-        labels, given_as = tuple(keys), (keys, target)
+        instance = Instance({}, tuple(keys), (keys, target))
+        if not isinstance(target, str):
+            instance.own = {"key": np.array(keys, float), "target": np.array(target, float)}
         is_known = not isinstance(target, str) and 0 <= target < 1 and all(0 <= key < 1 for key in keys)
         if is_known and len(set(keys)) == len(keys):
-            return Instance({"x": target, "A": np.array(keys, np.float64)}, labels, given_as)
+            instance.arguments |= {"x": target, "A": np.array(keys, np.float64)}
+            return instance
         # Evenly spaced keys; the target comes just before the first that is not below it.
         below = sum(key < target for key in keys)
         count = len(keys)
-        notes = ["keys and target were replaced by evenly spaced numbers from 0 to 1 in the same order"]
-        return Instance({"x": below / count, "A": (np.arange(count) + 0.5) / count}, labels, given_as, notes)
+        instance.arguments |= {"x": below / count, "A": (np.arange(count) + 0.5) / count}
+        instance.notes.append("keys and target were replaced by evenly spaced numbers from 0 to 1 in the same order")
+        return instance
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         keys, target = instance.given
@@ -139,7 +144,8 @@ class Subarray(Problem):
         numbers = read_items(given["numbers"], "numbers")
         values = ranges.numbers(numbers, "numbers")
         notes: list[str] = []
-        return Instance({"A": ranges.scaled(values, "numbers", notes)[0]}, tuple(numbers), numbers, notes)
+        mapped, _ = ranges.scaled(values, "numbers", notes)
+        return Instance({"A": mapped}, tuple(numbers), numbers, notes, own={"key": values})
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         start, end = int(outputs["start"].argmax()), int(outputs["end"].argmax())

@@ -28,7 +28,7 @@ class Hull(Problem):
         if (counts > 1).any():
             twice = points[first[counts > 1][0]]
             raise InstanceError(f"points: expected different points, got {shown(tuple(map(float, twice)))} twice")
-        instance = Instance({}, names, points)
+        instance = Instance({}, names, points, own={"x": points[:, 0], "y": points[:, 1]})
         mapped = self._in_disk(points, instance)
         if len(points) <= LARGEST_CHECKED and some_three_are_collinear(*mapped.T.copy()):
             instance.warnings.append(
@@ -80,7 +80,8 @@ class Segments(Problem):
             factor = ranges.power_of_two(float(moved.max()))
             mapped = moved * factor
             notes.append(f"points were moved and scaled by {factor:g} into the unit square")
-        return Instance({"xs": mapped[:, 0].copy(), "ys": mapped[:, 1].copy()}, names, ends, notes)
+        own = {"x": ends[:, 0], "y": ends[:, 1]}
+        return Instance({"xs": mapped[:, 0].copy(), "ys": mapped[:, 1].copy()}, names, ends, notes, own=own)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         return {"intersect": bool(np.asarray(outputs["intersect"]) > 0)}

@@ -39,7 +39,8 @@ class Instance:
 
     `arguments` are those of `narkit.run`, in the range that the networks were trained on; `labels` has the caller's
     name of every node; `given` is what the problem keeps of the caller's values to express answers in. `notes` say what
-    was mapped, `warnings` where the instance leaves what the networks know.
+    was mapped, `warnings` where the instance leaves what the networks know. `own` has inputs of the algorithm in the
+    caller's units, kilometres say, as far as these are numbers: the viewer draws them.
     """
 
     arguments: dict[str, Any]
@@ -47,6 +48,7 @@ class Instance:
     given: Any = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    own: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Problem(abc.ABC):

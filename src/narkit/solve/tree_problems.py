@@ -31,7 +31,8 @@ class MatrixChain(Problem):
         if (values <= 0).any():
             raise InstanceError(f"dimensions: expected positive numbers, got {shown(float(values.min()))}")
         notes: list[str] = []
-        return Instance({"p": ranges.scaled(values, "dimensions", notes)[0]}, tuple(dimensions), dimensions, notes)
+        mapped, _ = ranges.scaled(values, "dimensions", notes)
+        return Instance({"p": mapped}, tuple(dimensions), dimensions, notes, own={"p": values})
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         last = len(instance.given) - 1
