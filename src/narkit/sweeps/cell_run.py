@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 import traceback
@@ -59,9 +60,8 @@ def run_cell(
     predicted = predictor.predict(cell, step)
     observer.cell_begins(cell, step, predicted.seconds if predicted.is_known else None)
 
-    def new_trainer() -> Trainer:
-        return Trainer(cell.config, threads=options.threads or default_threads(), devices=options.devices)
-
+    threads = options.threads or default_threads()
+    new_trainer = functools.partial(Trainer, cell.config, threads=threads, devices=options.devices)
     try:
         directory.forget_failure(cell)
         record = train_until(

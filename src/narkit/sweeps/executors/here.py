@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 from concurrent import futures
-from dataclasses import replace
 
 import jax
 
@@ -28,10 +27,9 @@ class Here(Executor):
 
     def open(self, context: Context) -> None:
         keep_compiled_programs()
-        options = context.options
-        self.context = context
-        self.options = replace(options, threads=options.threads or default_threads())
-        self.compile_ahead = jax.default_backend() != "cpu" if options.compile_ahead is None else options.compile_ahead
+        self.context, self.options = context, context.options
+        wanted = context.options.compile_ahead
+        self.compile_ahead = jax.default_backend() != "cpu" if wanted is None else wanted
         self.predictor = Predictor.from_records(context.directory, context.cells)
         self.is_running = self.may_compile = False
         self.current_ends = time.monotonic()  # as predicted
@@ -47,7 +45,7 @@ class Here(Executor):
         if claim is None:
             return Ended(task.cell, How.TAKEN)
         # Few threads: those that make data for the cell in hand need the processor more.
-        threads = max(1, (self.options.threads or 1) // 3)
+        threads = max(1, (self.options.threads or default_threads()) // 3)
         self.waiting = (
             _Ahead(task.cell, claim, threads, self.options.devices) if self.is_running else _Waiting(task.cell, claim)
         )

@@ -290,7 +290,8 @@ class Ray(Executor):
         except exceptions.RayTaskError as error:
             # `run_cell` turns errors of a cell into results. This one came before it: narkit, the user's code or a
             # package that it needs cannot be imported there, and no other cell would fare better.
-            result = Result(cell, How.CANNOT_GO_ON, f"its worker could not begin: {_last_line(error)}")
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            result = Result(cell, How.CANNOT_GO_ON, f"its worker could not begin: {lines[-1]}")
         except exceptions.RayError as error:
             if submission.tries < MOST_TRIES and not self.context.stop:
                 self._try_again(submission, error)
@@ -413,8 +414,3 @@ def _in_one_line(error: BaseException) -> str:
     until = next((index for index, line in enumerate(lines) if not line), len(lines))
     text = " ".join(lines[:until])
     return (text if len(text) <= LONGEST else f"{text[:LONGEST]} ...") or type(error).__name__
-
-
-def _last_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
