@@ -53,6 +53,8 @@ note(f"begin {algorithm} {os.environ.get('XLA_PYTHON_CLIENT_MEM_FRACTION', 'all'
 what, _, seconds = scenario[algorithm][number].partition(" for ")
 time.sleep(float(seconds or 0))
 note(f"end {algorithm} {what}")
+if what == "crash":
+    os.kill(os.getpid(), 9)
 failure.unlink(missing_ok=True)
 if what == "finished":
     record.parent.mkdir(exist_ok=True)
@@ -60,8 +62,6 @@ if what == "finished":
 elif what in failures:
     failure.parent.mkdir(exist_ok=True)
     failure.write_text(failures[what])
-elif what == "crash":
-    os.kill(os.getpid(), 9)
 os.write(order.events, bytes.fromhex(said[algorithm][what]))
 """
 FAILURES = {"memory": OUT_OF_MEMORY, "lost": LOST}
@@ -152,6 +152,13 @@ def test_crashes_are_failures_after_three_tries(tiny_cells: TinyCells, tmp_path:
     assert "mpnn/bfs FAILED: its process ended with signal SIGKILL" in told
     directory = SweepDirectory(tmp_path)
     assert directory.failure(outcome.failed[0]) == "its process ended with signal SIGKILL"
+
+
+def test_a_failure_from_before_is_not_that_of_a_crash(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    SweepDirectory(tmp_path).fail(tiny_cells(algorithms=("bfs",))[0], "ValueError: no")
+    outcome, log, _ = play(tiny_cells, tmp_path, {"bfs": ["crash", "finished"]}, retry_failed=True)
+    assert names(outcome.finished) == ["bfs"] and outcome.failed == []
+    assert log[1::2] == ["end bfs crash", "end bfs finished"]
 
 
 def test_a_full_disk_ends_all(tiny_cells: TinyCells, tmp_path: Path) -> None:
