@@ -130,5 +130,5 @@ def _run(assignment: ClusterAssignment, directory: SweepDirectory, mailbox: Any,
     if ended.how is How.STOPPED and storage is not None:
         storage.push(directory.run(cell))
     written = {"record": directory.record(cell), "weights": directory.weights(cell)}
-    files = {name: path.read_bytes() for name, path in written.items() if path.exists()}
+    files: dict[str, Any] = {name: path.read_bytes() for name, path in written.items() if path.exists()}
     return Result(**vars(ended), details=directory.failure(cell) or "", **files)
