@@ -64,13 +64,13 @@ class Processes(Executor):
     def __init__(self, processes: int, command: Sequence[str] = COMMAND):
         self.slots, self.command = processes, tuple(command)
         self.workers: list[_Worker] = []
+        self.events: Events = queue.SimpleQueue()
 
     def open(self, context: Context) -> None:
         self.context = context
         threads = context.options.threads or max(1, min(default_threads(), (os.cpu_count() or 1) // self.slots))
         self.options = replace(context.options, threads=threads)
         self.user_code = UserCode.of(context.cells)
-        self.events: Events = queue.SimpleQueue()
         done = [cell for cell in context.cells if context.directory.record(cell).exists()]
         self.finished: deque[Cell] = deque(done, maxlen=ENOUGH)
 
