@@ -57,7 +57,7 @@ class Sleeping:
         order = pickle.loads(pickled)
         mailbox.post.remote(order.cell.name, "cell_begins", (0, None))
         time.sleep(self.seconds)
-        return Result(How.FINISHED, record=self.record)
+        return Result(order.cell, How.FINISHED, record=self.record)
 
 
 class Watching(SweepDisplay):

@@ -51,7 +51,7 @@ def test_size_count_and_seed_replace_those_of_the_split() -> None:
         ({"size": 0}, "expected a size of at least"),
         ({"size": -4}, "expected a size of at least"),
         ({"count": 0}, "expected at least 1 sample"),
-        ({"seed": -1}, "expected a seed in 0"),
+        ({"seed": -1}, "expected a seed from 0"),
     ],
 )
 def test_mistakes_are_explained(options: dict, message: str) -> None:

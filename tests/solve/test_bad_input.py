@@ -32,6 +32,7 @@ GRAPHS: list[tuple[Any, str]] = [
     ([(None, "b")], "edge 1: expected two labels"),
     ([({}, "b")], "expected labels that can be told apart"),
     (5, "expected a NetworkX graph, a SciPy sparse matrix"),
+    (np.array(5), "expected a NetworkX graph, a SciPy sparse matrix"),
     ({"a": 5}, r"expected a dictionary \{node"),
     ("no/such/file.csv", "expected a CSV file, but there is none"),
     (np.array([[0, NAN], [1, 0]]), "got NaN at row 0, column 1; write 0 where no edge is"),
@@ -112,6 +113,7 @@ LISTS: list[tuple[Any, str]] = [
     ([[1, 2], [3, 4]], r"expected a number, got \[1, 2\] of type list"),
     ("abc", "expected a list of numbers"),
     (5, "expected a list of numbers"),
+    (np.array(5), "expected a list of numbers"),
     ({1: 2}, "expected a list of numbers"),
     (range(5000), f"expected at most {MAX_NODES} (keys|numbers|dimensions), got 5000"),
 ]
@@ -136,6 +138,7 @@ def test_lists_that_cannot_be(values: Any, message: str) -> None:
         ("kmp_matcher", ("", "a"), "text: expected at least one letter, got none"),
         ("kmp_matcher", ("ab", "abc"), r"expected one no longer than the text \(2 letters\), got 3"),
         ("kmp_matcher", (7, "a"), "text: expected a string"),
+        ("kmp_matcher", (np.array(7), "a"), "text: expected a string"),
         ("kmp_matcher", ("abcde", "abcde"), "expected at most 4 letters, which is what the networks know, got 5"),
         ("kmp_matcher", ([[1]], ["x"]), "expected strings or numbers as letters"),
         ("lcs_length", ("abcdef", "fedcba"), "of which 6 have to be told apart"),
@@ -144,6 +147,7 @@ def test_lists_that_cannot_be(values: Any, message: str) -> None:
         ("graham_scan", ([(0, 0), (1, 2), (3,)],), r"points, 2: expected \(x, y\), got \(3,\)"),
         ("jarvis_march", ([(0, 0), (1, 2), (3, NAN)],), "points, 2, y: expected a finite number"),
         ("jarvis_march", (None,), "points: expected rows of x, y"),
+        ("jarvis_march", (np.array(5),), "points: expected rows of x, y"),
         ("segments_intersect", ([(0, 0), (1, 1)],), "expected 4, the ends of one segment"),
         ("activity_selector", ([(2, 1), (1, 2)],), "expected a finish that is not before the start, got 1 before 2"),
         ("task_scheduling", ([(0, 1), (1, 2)],), "expected a whole number of at least 1 as deadline, got 0"),
@@ -151,6 +155,7 @@ def test_lists_that_cannot_be(values: Any, message: str) -> None:
         ("optimal_bst", ([1, 2], [1, 1]), "gaps: expected 3, one before each of the 2 keys and one after, got 2"),
         ("optimal_bst", ([0], [0, 0]), "expected some above 0"),
         ("optimal_bst", ([1], [-1, 1]), "expected none below 0, got -1"),
+        ("optimal_bst", ([1e308, 1e308], [1, 1, 1]), "expected numbers with a finite sum"),
     ],
 )
 def test_instances_that_cannot_be(algorithm: str, data: tuple[Any, ...], message: str) -> None:

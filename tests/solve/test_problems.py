@@ -295,3 +295,25 @@ def test_tables_are_judged_by_what_is_read_off_them() -> None:
     assert judged("matrix_chain_order", {"s": splits}, [2, 2, 2, 2])  # both orders cost the same
     splits[1, 3] = 3
     assert not judged("matrix_chain_order", {"s": splits}, [2, 2, 2, 2])
+
+
+@pytest.mark.parametrize("algorithm", PROBLEMS)
+def test_own_values_are_inputs_in_the_units_of_whoever_asked(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    instance = prepare(algorithm, **example_instance(algorithm, tmp_path))
+    inputs = narkit.run(algorithm, **instance.arguments).inputs
+    assert all(values.shape == inputs[name][0].shape for name, values in instance.own.items())
+
+
+def test_own_values_are_numbers_as_they_were_given() -> None:
+    assert prepare("quicksort", [30, 10, 20]).own["key"].tolist() == [30, 10, 20]
+    assert prepare("quicksort", ["b", "a"]).own == {}
+    found = prepare("binary_search", [10, 20], 20).own
+    assert (found["key"].tolist(), float(found["target"])) == ([10, 20], 20)
+    found = prepare("task_scheduling", [(9, 100), (1, 50)]).own
+    assert (found["d"].tolist(), found["w"].tolist()) == ([9, 1], [100, 50])
+    assert prepare("segments_intersect", [(0, 0), (4, 4), (0, 3), (5, 1)]).own["y"].tolist() == [0, 4, 3, 1]
+    assert prepare("matrix_chain_order", [30, 35, 15]).own["p"].tolist() == [30, 35, 15]
+    assert prepare("dijkstra", [("a", "b", 80)], source="a").own["A"].tolist() == [[0, 80], [80, 0]]

@@ -162,8 +162,8 @@ class Slow:
             file = self.notes / f"{order.cell.algorithm}-{os.getpid()}.json"
             file.write_text(json.dumps({**note, "ended": time.time(), "algorithm": order.cell.algorithm}))
         if fails:
-            return Result(How.FAILED, "RESOURCE_EXHAUSTED: Out of memory", kind=Failure.MEMORY)
-        return Result(How.FINISHED, record=self.records[order.cell.name])
+            return Result(order.cell, How.FAILED, "RESOURCE_EXHAUSTED: Out of memory", Failure.MEMORY)
+        return Result(order.cell, How.FINISHED, record=self.records[order.cell.name])
 
 
 @pytest.fixture

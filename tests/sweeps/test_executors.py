@@ -19,9 +19,9 @@ from narkit.cli import app
 from narkit.sweeps.cell_run import progress_of
 from narkit.sweeps.cells import Cell, State, SweepDirectory
 from narkit.sweeps.checks import check_file
-from narkit.sweeps.executor import CellProgress, Failure, SweepObserver, SweepOptions, kind_of
+from narkit.sweeps.executor import CellProgress, Ended, Failure, How, SweepObserver, SweepOptions, kind_of
 from narkit.sweeps.executors import worker
-from narkit.sweeps.executors.processes import CANNOT_GO_ON, MEMORY_VARIABLES, Processes
+from narkit.sweeps.executors.processes import ENDED, MEMORY_VARIABLES, Processes
 from narkit.sweeps.sweep import Outcome, run_sweep
 
 TinyCells = Callable[..., list[Cell]]
@@ -33,8 +33,8 @@ GRAPH_OUT_OF_MEMORY = (
 LOST = "JaxRuntimeError: INTERNAL: CUDA error: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure"
 
 # Stands in for the process of a cell: does at its first, second, ... try what the scenario says, and notes it. It reads
-# what it is told without importing narkit, which takes longer than all else, and leaves the files that
-# `SweepDirectory` describes.
+# what it is told without importing narkit, which takes longer than all else, leaves the files that
+# `SweepDirectory` describes, and says at last what it was given to say.
 PROCESS = """
 import json, os, pickle, sys, time
 class Told:
@@ -45,7 +45,7 @@ class Unpickler(pickle.Unpickler):
         return Told if module.split(".")[0] == "narkit" else super().find_class(module, name)
 _, order = Unpickler(sys.stdin.buffer).load(), Unpickler(sys.stdin.buffer).load()
 scenario, folder, algorithm = json.loads(sys.argv[1]), order.directory.folder, order.cell.config.algorithms[0]
-system = sys.argv[4]
+system, failures, said = sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
 record, failure = folder / system / f"{algorithm}.json", folder / ".running" / f"{system}-{algorithm}.failed"
 log = folder / "log"
 number = log.read_text().count(f"begin {algorithm} ") if log.exists() else 0
@@ -56,18 +56,25 @@ note(f"begin {algorithm} {os.environ.get('XLA_PYTHON_CLIENT_MEM_FRACTION', 'all'
 what, _, seconds = scenario[algorithm][number].partition(" for ")
 time.sleep(float(seconds or 0))
 note(f"end {algorithm} {what}")
+if what == "crash":
+    os.kill(os.getpid(), 9)
 failure.unlink(missing_ok=True)
 if what == "finished":
     record.parent.mkdir(exist_ok=True)
     record.write_text("{}")
-elif what in ("memory", "lost"):
+elif what in failures:
     failure.parent.mkdir(exist_ok=True)
-    failure.write_text(sys.argv[2 if what == "memory" else 3])
-elif what == "crash":
-    os.kill(os.getpid(), 9)
-elif what == "disk":
-    os._exit(3)
+    failure.write_text(failures[what])
+os.write(order.events, bytes.fromhex(said[algorithm][what]))
 """
+FAILURES = {"memory": OUT_OF_MEMORY, "lost": LOST}
+
+
+def endings(cell: Cell) -> dict[str, str]:
+    """What the process of a cell says at last, by what has happened."""
+    ended = {what: Ended(cell, How.FAILED, error, kind_of(error)) for what, error in FAILURES.items()}
+    ended |= {"finished": Ended(cell, How.FINISHED), "disk": Ended(cell, How.CANNOT_GO_ON, "No space left on device")}
+    return {what: pickle.dumps((ENDED, (each,))).hex() for what, each in ended.items()}
 
 
 class Log(SweepObserver):
@@ -96,7 +103,8 @@ def play(
     """Two processes at a time. Returns the outcome, what happened in which order, and what was told."""
     log, cells = Log(), tiny_cells(algorithms=tuple(scenario))
     (system,) = {cell.system.training for cell in cells}
-    command = (sys.executable, "-c", PROCESS, json.dumps(scenario), OUT_OF_MEMORY, LOST, system)
+    said = {cell.algorithm: endings(cell) for cell in cells}
+    command = (sys.executable, "-c", PROCESS, json.dumps(scenario), system, json.dumps(FAILURES), json.dumps(said))
     outcome = run_sweep(
         cells,
         SweepDirectory(folder),
@@ -159,10 +167,18 @@ def test_crashes_are_failures_after_three_tries(tiny_cells: TinyCells, tmp_path:
     assert directory.failure(outcome.failed[0]) == "its process ended with signal SIGKILL"
 
 
+def test_a_failure_from_before_is_not_that_of_a_crash(tiny_cells: TinyCells, tmp_path: Path) -> None:
+    SweepDirectory(tmp_path).fail(tiny_cells(algorithms=("bfs",))[0], "ValueError: no")
+    outcome, log, _ = play(tiny_cells, tmp_path, {"bfs": ["crash", "finished"]}, retry_failed=True)
+    assert names(outcome.finished) == ["bfs"] and outcome.failed == []
+    assert log[1::2] == ["end bfs crash", "end bfs finished"]
+
+
 def test_a_full_disk_ends_all(tiny_cells: TinyCells, tmp_path: Path) -> None:
     scenario = {"dfs": ["disk"], "minimum": ["finished for 60"], "bfs": ["finished"]}
-    outcome, log, _ = play(tiny_cells, tmp_path, scenario)
+    outcome, log, told = play(tiny_cells, tmp_path, scenario)
     assert outcome.cannot_go_on
+    assert "Error: No space left on device" in told
     assert outcome.failed == []
     assert not any("bfs" in line or line == "end minimum finished" for line in log)
 
@@ -193,7 +209,7 @@ def test_a_process_that_was_not_told_what_to_do_ends_without_a_word(
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(said)))
     with pytest.raises(SystemExit) as raised:
         worker.main()
-    assert raised.value.code == CANNOT_GO_ON and capfd.readouterr() == ("", "")
+    assert raised.value.code == 1 and capfd.readouterr() == ("", "")
 
 
 def test_a_process_whose_sweep_was_killed_goes_on(tiny_cells: TinyCells) -> None:

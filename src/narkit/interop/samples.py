@@ -14,7 +14,6 @@ import numpy as np
 from narkit.data.batch import Arrays, Batch
 from narkit.data.splits import SPLITS, benchmark_set, load_split
 from narkit.data.transforms import transform
-from narkit.errors import InstanceError
 from narkit.spec import Kind, Location, Probe, Spec, Stage
 
 POINTERS = (Kind.POINTER, Kind.SHOULD_BE_PERMUTATION, Kind.PERMUTATION_POINTER)
@@ -43,10 +42,7 @@ def choose_batch(
         usual = SPLITS[name]
         size = usual.size if size is None else size
         count = usual.num_samples if count is None else count
-        seed = usual.seed if seed is None else seed
-        if not 0 <= seed < 2**32:
-            raise InstanceError(f"{algorithm}: expected a seed in 0..{2**32 - 1}, got {seed}")
-        batch = benchmark_set(algorithm, size, count, seed)
+        batch = benchmark_set(algorithm, size, count, usual.seed if seed is None else seed)
     return transform(batch, seed=0) if transformed else batch
 
 

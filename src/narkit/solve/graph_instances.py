@@ -52,7 +52,7 @@ class GraphProblem(Problem):
     def read(self, given: Mapping[str, Any]) -> Instance:
         directed, by_default = given.get("directed"), self.trained is not TrainedOn.UNDIRECTED
         read = read_graph(given["graph"], directed, given.get("weight", "weight"), by_default)
-        instance = Instance({}, read.labels, read, notes=list(read.notes))
+        instance = Instance({}, read.labels, read, notes=list(read.notes), own={"A": read.weights})
         self._check_directions(read, instance)
         if "source" in self.parameters:
             instance.arguments["s"] = read.index(given["source"])

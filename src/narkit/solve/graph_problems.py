@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from narkit.solve.graph_instances import GraphProblem, TrainedOn, WeightUse
 from narkit.solve.graphs import Graph
-from narkit.solve.problem import Instance, Outputs, Plain, shown
+from narkit.solve.problem import Instance, Outputs, Plain, alike, shown
 from narkit.solve.ranges import listed
 
 SOURCE: tuple[str, ...] = ("graph", "source")
@@ -21,6 +20,7 @@ class Paths(GraphProblem):
     """Paths from a source: bfs, dijkstra, bellman_ford, dag_shortest_paths."""
 
     parameters: ClassVar[tuple[str, ...]] = SOURCE
+    judged_by: ClassVar[str] = "lengths"
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         labels, pi = instance.labels, outputs["pi"]
@@ -32,9 +32,6 @@ class Paths(GraphProblem):
             "lengths": dict(zip(labels, lengths, strict=True)),
             "predecessors": _predecessors(labels, pi),
         }
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        return _same(list(plain["lengths"].values()), list(truth["lengths"].values()))
 
     def _length(self, graph: Graph, path: list[int] | None) -> float | int | None:
         length = _length(graph, path)
@@ -58,6 +55,8 @@ class Paths(GraphProblem):
 class AllPairs(GraphProblem):
     """Shortest paths between all pairs: floyd_warshall."""
 
+    judged_by: ClassVar[str] = "lengths"
+
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         lengths, predecessors = [], []
         for start, pointers in enumerate(outputs["Pi"]):
@@ -66,10 +65,6 @@ class AllPairs(GraphProblem):
             known = zip(pointers, lengths[-1], strict=True)
             predecessors.append([None if length is None else instance.labels[node] for node, length in known])
         return {"lengths": lengths, "predecessors": predecessors}
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        rows = zip(plain["lengths"], truth["lengths"], strict=True)
-        return all(_same(row, true) for row, true in rows)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         header = ("from\\to", *map(str, instance.labels))
@@ -91,7 +86,7 @@ class SpanningTree(GraphProblem):
         parts = connected_components(taken, return_labels=False)
         has_cycle = parts + len(plain["edges"]) > len(place)
         same_size = len(plain["edges"]) == len(truth["edges"])
-        return not has_cycle and same_size and _same([plain["weight"]], [truth["weight"]])
+        return not has_cycle and same_size and alike(plain["weight"], truth["weight"])
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         rows = [
@@ -191,12 +186,6 @@ class Components(GraphProblem):
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return ["components: " + " | ".join(", ".join(map(str, group)) for group in plain["components"])]
-
-
-def _same(lengths: list[Any], others: list[Any]) -> bool:
-    """Whether lengths are the same but for rounding; None is no path."""
-    pairs = zip(lengths, others, strict=True)
-    return all(a is b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9)) for a, b in pairs)
 
 
 def _predecessors(labels: tuple[Any, ...], pi: np.ndarray) -> dict[Any, Any]:

@@ -34,20 +34,20 @@ class Graph:
     def num_nodes(self) -> int:
         return len(self.labels)
 
-    def index(self, label: Label, what: str = "source") -> int:
-        """The node of a label. A string also finds a label that is written like it, as command lines need it."""
+    def index(self, label: Label) -> int:
+        """The node of a source's label. A string also finds a label that is written like it; command lines need it."""
         places = {known: place for place, known in enumerate(self.labels)}
         try:
             if label in places:
                 return places[label]
         except TypeError:  # cannot be a key
-            raise InstanceError(f"{what}: expected the label of a node, got {brief(label)}") from None
+            raise InstanceError(f"source: expected the label of a node, got {brief(label)}") from None
         written = [place for place, known in enumerate(self.labels) if str(known) == str(label)]
         if len(written) == 1:
             return written[0]
         near = difflib.get_close_matches(str(label), [str(known) for known in self.labels], n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"the graph has {listed(self.labels)}"
-        raise InstanceError(f"{what}: no node is named {brief(label)}; {hint}")
+        raise InstanceError(f"source: no node is named {brief(label)}; {hint}")
 
 
 def read_graph(graph: Any, directed: bool | None, weight: str, directed_by_default: bool) -> Graph:

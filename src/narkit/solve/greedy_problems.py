@@ -28,7 +28,7 @@ class Activities(Problem):
                 f"activities, {names[place]}: expected a finish that is not before the start, got "
                 f"{finishes[place]:g} before {starts[place]:g}; exchange the two"
             )
-        instance = Instance({}, names, rows)
+        instance = Instance({}, names, rows, own={"s": starts, "f": finishes})
         instance.arguments["s"], instance.arguments["f"] = self._mapped(starts, finishes, instance)
         return instance
 
@@ -86,13 +86,13 @@ class Tasks(Problem):
             )
         for place in np.flatnonzero(penalties < 0):
             raise InstanceError(f"tasks, {names[place]}: expected a penalty of at least 0, got {penalties[place]:g}")
-        instance = Instance({}, names, rows)
+        notes: list[str] = []
         if (deadlines > len(names)).any():
-            instance.notes.append(f"deadlines after {len(names)} count as {len(names)}, by when all tasks can be done")
+            notes.append(f"deadlines after {len(names)} count as {len(names)}, by when all tasks can be done")
         # Of equal penalties the earlier task is taken first, so it gets the larger of the evenly spaced ones.
-        mapped = ranges.ranked(penalties[::-1], "penalties", instance.notes)[::-1]
-        instance.arguments |= {"d": np.minimum(deadlines, len(names)).astype(np.int64), "w": mapped.copy()}
-        return instance
+        mapped = ranges.ranked(penalties[::-1], "penalties", notes)[::-1]
+        arguments = {"d": np.minimum(deadlines, len(names)).astype(np.int64), "w": mapped.copy()}
+        return Instance(arguments, names, rows, notes, own={"d": deadlines, "w": penalties})
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         chosen = outputs["selected"] > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -46,9 +45,9 @@ class KeyProblem(Problem):
 
     def read(self, given: Mapping[str, Any]) -> Instance:
         keys = read_keys(given["keys"])
-        instance = Instance({}, tuple(keys), keys)
-        instance.arguments["A"] = ranges.ranked_keys(keys, instance.notes)
-        return instance
+        notes: list[str] = []
+        own = {} if isinstance(keys[0], str) else {"key": np.array(keys, float)}
+        return Instance({"A": ranges.ranked_keys(keys, notes)}, tuple(keys), keys, notes, own=own)
 
 
 class Sorting(KeyProblem):
@@ -112,6 +111,8 @@ class Searching(Problem):
                     f"keys: expected sorted keys, got {shown(key)} before {shown(after)} at index {place}; sort them"
                 )
         instance = Instance({}, tuple(keys), (keys, target))
+        if not isinstance(target, str):
+            instance.own = {"key": np.array(keys, float), "target": np.array(target, float)}
         is_known = not isinstance(target, str) and 0 <= target < 1 and all(0 <= key < 1 for key in keys)
         if is_known and len(set(keys)) == len(keys):
             instance.arguments |= {"x": target, "A": np.array(keys, np.float64)}
@@ -137,21 +138,19 @@ class Subarray(Problem):
     """The run of neighbours with the largest sum: find_maximum_subarray_kadane."""
 
     parameters: ClassVar[tuple[str, ...]] = ("numbers",)
+    judged_by: ClassVar[str] = "sum"
 
     def read(self, given: Mapping[str, Any]) -> Instance:
         numbers = read_items(given["numbers"], "numbers")
         values = ranges.numbers(numbers, "numbers")
-        instance = Instance({}, tuple(numbers), numbers)
-        instance.arguments["A"] = ranges.scaled(values, "numbers", instance.notes)[0]
-        return instance
+        notes: list[str] = []
+        mapped, _ = ranges.scaled(values, "numbers", notes)
+        return Instance({"A": mapped}, tuple(numbers), numbers, notes, own={"key": values})
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         start, end = int(outputs["start"].argmax()), int(outputs["end"].argmax())
         run = instance.given[start : end + 1]
         return {"start": start, "end": end, "run": run, "sum": sum(run) if run else None}
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        return plain["sum"] is not None and math.isclose(plain["sum"], truth["sum"], rel_tol=1e-9)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         run = " ".join(map(shown, plain["run"])) or "nothing: it would end before it starts"

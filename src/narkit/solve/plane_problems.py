@@ -28,7 +28,7 @@ class Hull(Problem):
         if (counts > 1).any():
             twice = points[first[counts > 1][0]]
             raise InstanceError(f"points: expected different points, got {shown(tuple(map(float, twice)))} twice")
-        instance = Instance({}, names, points)
+        instance = Instance({}, names, points, own={"x": points[:, 0], "y": points[:, 1]})
         mapped = self._in_disk(points, instance)
         if len(points) <= LARGEST_CHECKED and some_three_are_collinear(*mapped.T.copy()):
             instance.warnings.append(
@@ -74,15 +74,14 @@ class Segments(Problem):
             raise InstanceError(
                 f"points: expected 4, the ends of one segment and then of the other, got {len(names) or 'none'}"
             )
-        instance = Instance({}, names, ends)
-        mapped = ends
+        mapped, notes = ends, []
         if ends.min() < 0.0 or ends.max() > 1.0 or np.ptp(ends, axis=0).max() < 0.25:
             moved = ends - ends.min(axis=0)
             factor = ranges.power_of_two(float(moved.max()))
             mapped = moved * factor
-            instance.notes.append(f"points were moved and scaled by {factor:g} into the unit square")
-        instance.arguments |= {"xs": mapped[:, 0].copy(), "ys": mapped[:, 1].copy()}
-        return instance
+            notes.append(f"points were moved and scaled by {factor:g} into the unit square")
+        own = {"x": ends[:, 0], "y": ends[:, 1]}
+        return Instance({"xs": mapped[:, 0].copy(), "ys": mapped[:, 1].copy()}, names, ends, notes, own=own)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         return {"intersect": bool(np.asarray(outputs["intersect"]) > 0)}

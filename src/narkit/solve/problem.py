@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, assert_never
@@ -38,7 +39,8 @@ class Instance:
 
     `arguments` are those of `narkit.run`, in the range that the networks were trained on; `labels` has the caller's
     name of every node; `given` is what the problem keeps of the caller's values to express answers in. `notes` say what
-    was mapped, `warnings` where the instance leaves what the networks know.
+    was mapped, `warnings` where the instance leaves what the networks know. `own` has inputs of the algorithm in the
+    caller's units, kilometres say, as far as these are numbers: the viewer draws them.
     """
 
     arguments: dict[str, Any]
@@ -46,6 +48,7 @@ class Instance:
     given: Any = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    own: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Problem(abc.ABC):
@@ -53,6 +56,7 @@ class Problem(abc.ABC):
 
     parameters: ClassVar[tuple[str, ...]]  # what an instance consists of, in the order in which `solve` takes it
     options: ClassVar[tuple[str, ...]] = ()  # what may be said besides
+    judged_by: ClassVar[str] = ""  # the part of an answer that makes it right: its lengths, its cost; empty: all of it
 
     @abc.abstractmethod
     def read(self, given: Mapping[str, Any]) -> Instance:
@@ -67,11 +71,20 @@ class Problem(abc.ABC):
 
     def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
         """Whether an answer that may differ from the algorithm's is right, too, such as another shortest path."""
-        return plain == truth
+        return alike(plain[self.judged_by], truth[self.judged_by]) if self.judged_by else plain == truth
 
     @abc.abstractmethod
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         """A plain answer as text."""
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether numbers are the same but for rounding, one by one where there are several; None is only like None."""
+    if isinstance(a, dict):
+        return alike([*a.values()], [*b.values()])
+    if isinstance(a, list):
+        return all(map(alike, a, b))
+    return a is b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9))
 
 
 def bind(problem: Problem, algorithm: str, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +106,12 @@ def bind(problem: Problem, algorithm: str, positional: Sequence[Any], named: Map
     missing = [name for name in problem.parameters if name not in bound]
     if missing:
         raise TypeError(f"{algorithm}: expected {expected}; missing: {', '.join(missing)}")
-    return bound
+    return {name: _without_array(value) for name, value in bound.items()}
+
+
+def _without_array(value: Any) -> Any:
+    """The value of an array without axes, which looks like a list and has no length; anything else as it is."""
+    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def check_size(num_nodes: int, what: str = "nodes", fewest: int = 2) -> None:

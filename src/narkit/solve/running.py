@@ -174,12 +174,10 @@ def predict_one(network: Reasoner, batch: Batch) -> Predictions:
     # Moved at once: array by array, JAX would compile a program for every shape.
     arrays = jax.device_put((ready.inputs, ready.hints, ready.outputs, ready.lengths))
     made = predict(network, Batch.trusted(ready.algorithm, *arrays, transformed=True))
-    output_logits, hint_logits, outputs, hints = jax.device_get(
-        (made.output_logits, made.hint_logits, made.outputs, made.hints)
-    )
-    steps = max(1, batch.num_steps - 1)
-    cut = {hint: values[:steps] for hint, values in hint_logits.items()}
-    return Predictions(output_logits, cut, outputs, {hint: values[:steps] for hint, values in hints.items()})
+    found = jax.device_get(vars(made))
+    for what in ("hint_logits", "hints"):
+        found[what] = {hint: values[: max(1, batch.num_steps - 1)] for hint, values in found[what].items()}
+    return Predictions(**found)
 
 
 def _check_memory(batch: Batch, capacity: int) -> None:

@@ -37,8 +37,7 @@ def read_rows(path: str | os.PathLike) -> list[Line]:
         raise InstanceError(f"{path}: expected a CSV file in UTF-8, got other bytes") from None
     except OSError as error:
         raise InstanceError(f"{path}: expected a CSV file, but it cannot be read: {error.strerror}") from None
-    lines = [(place, line) for place, line in enumerate(text.splitlines(), 1) if line.strip()]
-    lines = [(place, line) for place, line in lines if not line.lstrip().startswith("#")]
+    lines = [(place, line) for place, line in enumerate(text.splitlines(), 1) if line.strip()[:1] not in ("", "#")]
     if not lines:
         raise InstanceError(f"{path}: expected rows, got an empty file")
     separator = next((mark for mark in (",", ";", "\t") if mark in lines[0][1]), None)

@@ -77,10 +77,9 @@ class Matching(Problem):
                 "shorten it, or exchange the two"
             )
         check_size(len(text) + len(pattern), "letters")
-        instance = Instance({}, (*text, *pattern), len(text))
-        haystack, needle = _numbered(text, pattern, (set(text) - set(pattern),), instance.notes)
-        instance.arguments |= {"T": haystack, "P": needle}
-        return instance
+        notes: list[str] = []
+        haystack, needle = _numbered(text, pattern, (set(text) - set(pattern),), notes)
+        return Instance({"T": haystack, "P": needle}, (*text, *pattern), len(text), notes)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         position = int(outputs["match"].argmax())
@@ -104,11 +103,10 @@ class CommonSubsequence(Problem):
         first, second = _letters(given["first"], "first"), _letters(given["second"], "second")
         check_size(len(first) + len(second), "letters")
         as_text = isinstance(given["first"], str) and isinstance(given["second"], str)
-        instance = Instance({}, (*first, *second), (first, second, as_text))
         only = (set(first) - set(second), set(second) - set(first))
-        x, y = _numbered(first, second, only, instance.notes)
-        instance.arguments |= {"x": x, "y": y}
-        return instance
+        notes: list[str] = []
+        x, y = _numbered(first, second, only, notes)
+        return Instance({"x": x, "y": y}, (*first, *second), (first, second, as_text), notes)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         first, second, as_text = instance.given

@@ -23,15 +23,16 @@ class MatrixChain(Problem):
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("dimensions",)
+    judged_by: ClassVar[str] = "cost"
 
     def read(self, given: Mapping[str, Any]) -> Instance:
         dimensions = read_items(given["dimensions"], "dimensions")
         values = ranges.numbers(dimensions, "dimensions")
         if (values <= 0).any():
             raise InstanceError(f"dimensions: expected positive numbers, got {shown(float(values.min()))}")
-        instance = Instance({}, tuple(dimensions), dimensions)
-        instance.arguments["p"] = ranges.scaled(values, "dimensions", instance.notes)[0]
-        return instance
+        notes: list[str] = []
+        mapped, _ = ranges.scaled(values, "dimensions", notes)
+        return Instance({"p": mapped}, tuple(dimensions), dimensions, notes, own={"p": values})
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         last = len(instance.given) - 1
@@ -40,9 +41,6 @@ class MatrixChain(Problem):
         text, cost = (None, None) if product is None else product
         table = [[int(splits[i, j]) if i < j else None for j in range(1, last + 1)] for i in range(1, last + 1)]
         return {"product": text, "cost": cost, "splits": table}
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        return plain["cost"] is not None and math.isclose(plain["cost"], truth["cost"], rel_tol=1e-9)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         return [
@@ -69,6 +67,7 @@ class SearchTree(Problem):
     """The best binary search tree: optimal_bst. Gaps are the probabilities of searches that end between the keys."""
 
     parameters: ClassVar[tuple[str, ...]] = ("probabilities", "gaps")
+    judged_by: ClassVar[str] = "expected_cost"
 
     def read(self, given: Mapping[str, Any]) -> Instance:
         keys = given["probabilities"]
@@ -82,16 +81,18 @@ class SearchTree(Problem):
             )
         if min(p.min(), q.min()) < 0:
             raise InstanceError(f"probabilities: expected none below 0, got {shown(float(min(p.min(), q.min())))}")
-        total = float(p.sum() + q.sum())
+        with np.errstate(over="ignore"):  # a sum that is too large is refused below
+            total = float(p.sum() + q.sum())
         if total <= 0:
             raise InstanceError("probabilities: expected some above 0, got zeros only")
+        if math.isinf(total):
+            raise InstanceError("probabilities: expected numbers with a finite sum, got larger ones; divide them all")
         names = names or tuple(range(len(p)))
-        instance = Instance({}, (*names, "end"), (p / total, q / total))
+        shares, notes = (p / total, q / total), []
         if abs(total - 1.0) > SUM_TOLERANCE:
-            instance.notes.append(f"probabilities were divided by their sum, {total:g}; the tree does not depend on it")
-            p, q = p / total, q / total
-        instance.arguments |= {"p": p, "q": q}
-        return instance
+            notes.append(f"probabilities were divided by their sum, {total:g}; the tree does not depend on it")
+            p, q = shares
+        return Instance({"p": p, "q": q}, (*names, "end"), shares, notes)
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
         p, q = instance.given
@@ -101,10 +102,6 @@ class SearchTree(Problem):
         table = [[instance.labels[roots[i, j]] if i < j else None for j in range(nodes)] for i in range(nodes)]
         whole, cost = (None, None) if tree is None else tree
         return {"tree": whole, "expected_cost": cost, "roots": table}
-
-    def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        cost = plain["expected_cost"]
-        return cost is not None and math.isclose(cost, truth["expected_cost"], rel_tol=1e-9)
 
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
         if plain["tree"] is None:

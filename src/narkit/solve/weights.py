@@ -8,7 +8,6 @@ there is found; nothing lists them.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import narkit
 from narkit.errors import UnknownNameError
+from narkit.sweeps.manifest import file_digest
 
 if TYPE_CHECKING:
     from narkit.models.network import Reasoner
@@ -104,13 +104,9 @@ class PublishedWeights:
         """The score on the official test split; None if it was not measured."""
         return next((entry.score for entry in self.measured if entry.size == TEST_SIZE), None)
 
-    def digest(self) -> str:
-        """The SHA-256 of the file as it is."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
-
     def summary(self) -> dict[str, Any]:
         """What lists say of these weights."""
-        expected, digest = (self.record.get("weights") or {}).get("sha256"), self.digest()
+        expected, digest = (self.record.get("weights") or {}).get("sha256"), file_digest(self.path)
         return {
             "name": self.full_name,
             "algorithm": self.algorithm,
@@ -125,10 +121,10 @@ class PublishedWeights:
     def check(self) -> None:
         """Refuses a file that is not the one that the record tells of."""
         expected = (self.record.get("weights") or {}).get("sha256")
-        if expected is not None and self.digest() != expected:
+        if expected is not None and (digest := file_digest(self.path)) != expected:
             raise WeightsError(
                 f"{self.path}: expected the weights that {self.record_path.name} tells of, SHA-256 {expected[:12]}…, "
-                f"got {self.digest()[:12]}…: the file was changed or cut; take it from its source again"
+                f"got {digest[:12]}…: the file was changed or cut; take it from its source again"
             )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import functools
+import math
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from narkit.models.serialization import save
 from narkit.sweeps.cells import Cell, Claim, SweepDirectory
 from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions, kind_of
+from narkit.sweeps.manifest import file_digest
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
 from narkit.training.callbacks import Callback
@@ -30,9 +32,9 @@ WEIGHTS_DTYPE = "bfloat16"
 BETWEEN_STEPS = 0.5  # seconds between two reports of progress
 
 
-def budgeted(budget: float | None) -> AbstractContextManager[Interruption]:
-    """An interruption when a budget is nearly spent, with time left for saving."""
-    seconds = float("inf") if budget is None else budget
+def budgeted(ends_at: float | None) -> AbstractContextManager[Interruption]:
+    """An interruption shortly before a budget ends, with time left for saving; the end is as `time.time` has it."""
+    seconds = math.inf if ends_at is None else max(0.0, ends_at - time.time())
     return interruption(max(0.9 * seconds, seconds - SPARE_SECONDS))
 
 
@@ -58,9 +60,8 @@ def run_cell(
     predicted = predictor.predict(cell, step)
     observer.cell_begins(cell, step, predicted.seconds if predicted.is_known else None)
 
-    def new_trainer() -> Trainer:
-        return Trainer(cell.config, threads=options.threads or default_threads(), devices=options.devices)
-
+    threads = options.threads or default_threads()
+    new_trainer = functools.partial(Trainer, cell.config, threads=threads, devices=options.devices)
     try:
         directory.forget_failure(cell)
         record = train_until(
@@ -75,7 +76,6 @@ def run_cell(
         record = finish_cell(directory, cell, record, keeps_weights)
     except (Interrupted, OutOfTime) as stopped:
         claim.release()
-        observer.cell_stopped(cell, str(stopped))
         return Ended(cell, How.STOPPED, str(stopped))
     except (CheckpointWriteError, OSError):
         claim.release()
@@ -84,12 +84,31 @@ def run_cell(
         directory.fail(cell, traceback.format_exc())
         claim.release()
         text = f"{type(error).__name__}: {error}"
-        observer.cell_failed(cell, text)
-        return Ended(cell, How.FAILED, str(error), kind_of(text))
+        return Ended(cell, How.FAILED, text, kind_of(text))
     claim.finish()
     predictor.learn(record)
-    observer.cell_finished(cell, record, time.monotonic() - began)
-    return Ended(cell, How.FINISHED)
+    return Ended(cell, How.FINISHED, took=time.monotonic() - began)
+
+
+def run_assigned(
+    cell: Cell,
+    directory: SweepDirectory,
+    options: SweepOptions,
+    stop: Interruption,
+    observer: SweepObserver,
+    finished: Sequence[Cell] = (),
+) -> Ended:
+    """Claims and runs the one cell that this process was started for, by `run_cell`.
+
+    Cells that are finished in the folder tell how long others take on this device.
+    """
+    predictor = Predictor.from_records(directory, finished)
+    if options.whole_cells and (missing := missing_seconds(cell, directory, predictor, stop)) > 0:
+        return Ended(cell, How.NO_TIME, missing=missing)
+    claim = directory.claim(cell)
+    if claim is None:
+        return Ended(cell, How.TAKEN)
+    return run_cell(cell, directory, claim, options=options, stop=stop, observer=observer, predictor=predictor)
 
 
 def missing_seconds(
@@ -164,8 +183,7 @@ def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, keep_w
         seed = best_seed(record, rule)
         file = directory.weights(cell)
         save(record.reasoner(rule, seed), file, dtype=WEIGHTS_DTYPE)
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        weights = Weights(file.name, rule, seed, WEIGHTS_DTYPE, digest)
+        weights = Weights(file.name, rule, seed, WEIGHTS_DTYPE, file_digest(file))
     system = cell.system.training if cell.system.training != cell.config.processor else None
     complete = dataclasses.replace(record, preset=cell.system.preset, system=system, weights=weights)
     complete.save(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,14 +39,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class MeasuredCosts:
-    """Costs by system; and, where they were measured one by one, seconds by system and algorithm: of a training step
-    at a size, of a validation, of one pass over the test split."""
+    """Costs by system; and, where they were measured one by one, by system and algorithm: seconds of a training step at
+    a size, and under the names of phases seconds of a validation, of one pass over the test split, and bytes of the
+    largest program."""
 
     costs: Mapping[str, Cost] = field(default_factory=dict)
     training_steps: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
-    validations: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    tests: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    memory: Mapping[tuple[str, str], int] = field(default_factory=dict)  # bytes of the largest program
+    phases: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
     seconds_per_program: float | None = None
 
     def of(self, config: TrainConfig, sizes: Sequence[int]) -> dict[str, float]:
@@ -57,12 +56,8 @@ class MeasuredCosts:
         place = (config.processor, config.algorithms[0])
         steps = [self.training_steps.get((*place, size)) for size in sizes]
         known = [step for step in steps if step is not None]
-        found = {
-            "training": statistics.mean(known) if len(known) == len(sizes) else None,
-            "validating": self.validations.get(place),
-            "testing": self.tests.get(place),
-            "memory": self.memory.get(place),
-        }
+        training = statistics.mean(known) if len(known) == len(sizes) else 0.0
+        found = {"training": training, **self.phases.get(place, {})}
         return {phase: value for phase, value in found.items() if value}
 
 
@@ -88,17 +83,18 @@ def bench_records(*paths: Path) -> Iterator[BenchRecord]:
 
 def _read(record: BenchRecord) -> MeasuredCosts:
     cells = [cell for cell in record.cells if cell.implementation == NARKIT]
-    memory: dict[tuple[str, str], int] = {}
+    phases: dict[tuple[str, str], dict[str, float]] = {}
     for cell in cells:
-        place = (cell.processor, cell.algorithm)
-        memory[place] = max(memory.get(place, 0), cell.program_bytes or 0)
+        found = phases.setdefault((cell.processor, cell.algorithm), {})
+        found["memory"] = max(found.get("memory", 0), cell.program_bytes or 0)
+    for each in record.evaluations:
+        found = phases.setdefault((each.processor, each.algorithm), {})
+        found |= {"validating": each.validation_seconds, "testing": each.test_seconds}
     per_program = [c.seconds / c.programs for c in record.compilations if c.implementation == NARKIT and c.programs]
     return MeasuredCosts(
         costs=_fitted(cells),
         training_steps={(cell.processor, cell.algorithm, cell.size): 1e-3 * _device_ms(cell) for cell in cells},
-        validations={(e.processor, e.algorithm): e.validation_seconds for e in record.evaluations},
-        tests={(e.processor, e.algorithm): e.test_seconds for e in record.evaluations},
-        memory={place: count for place, count in memory.items() if count},
+        phases=phases,
         seconds_per_program=statistics.median(per_program) if per_program else None,
     )
 
@@ -108,17 +104,15 @@ def _device_ms(cell: Measurement) -> float:
     return cell.step_ms * (1 - cell.waiting_share)
 
 
-def _fitted(cells: Iterable[Measurement]) -> dict[str, Cost]:
+def _fitted(cells: Sequence[Measurement]) -> dict[str, Cost]:
     """Fits, for each system, a line through the times of a processor step over the number of triplets.
 
     What lies outside of the loop over time is a mean of its own: shared out over the steps, it would make those of
     short trajectories look expensive.
     """
-    by_system: dict[str, list[Measurement]] = {}
-    for cell in cells:
-        by_system.setdefault(cell.processor, []).append(cell)
     costs = {}
-    for system, own in by_system.items():
+    for system in dict.fromkeys(cell.processor for cell in cells):
+        own = [cell for cell in cells if cell.processor == system]
         steps = [_device_ms(c) / c.processor_steps if c.loop_ms is None else c.loop_ms for c in own]
         outside = [c.outside_ms for c in own if c.loop_ms is not None and c.outside_ms is not None]
         launch, triplet = _line(np.array([c.num_nodes for c in own], float) ** 3, np.array(steps, float))

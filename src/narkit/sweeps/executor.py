@@ -9,14 +9,14 @@ processes or machines. An executor knows nothing of the grid. It has to
 - **run the cell by `narkit.sweeps.cell_run.run_cell`**, wherever that is: it trains from the last checkpoint,
   writes weights and record whole or not at all, and turns every error into an `Ended`. An executor without a shared
   disk calls it with a folder of its own, brings both files home, and writes them with `SweepDirectory.keep`;
-- **stream progress**: the calls of `SweepObserver`, most of all `cell_progress`, reach the observer of the sweep while
-  the cell runs, in the process of the sweep;
+- **stream progress**: `cell_begins` and `cell_progress` reach the observer of the sweep while the cell runs, in the
+  process of the sweep. All else the sweep tells its observer itself;
 - **say how each cell ended** (`wait`): with its record written (`FINISHED`), with an error (`FAILED`; a process or
   machine that died without a word counts as `Failure.DEVICE`), asked to stop (`STOPPED`), or with an error that every
   other cell would meet, too (`CANNOT_GO_ON`). It retries nothing: out of memory beside others, the sweep hands the cell
   out once more with `alone`; after a lost device it hands it out again when all others have ended, a few times;
-- **end everything** (`close`) on a signal, at the end of a budget, or after an error: cells save and stop, and it waits
-  for them;
+- **end everything** (`close`) on a signal, at the end of a budget, or after an error: cells save and stop, it waits for
+  them and says how they ended;
 - **carry the user's code** (`narkit.sweeps.user_code`): processors and algorithms from modules of their own are there
   where the cells run.
 
@@ -120,9 +120,10 @@ class Ended:
 
     cell: Cell
     how: How
-    error: str = ""
+    error: str = ""  # or why it stopped; empty if there is nothing to tell of that
     kind: Failure = Failure.OTHER
     missing: float = 0.0  # seconds of the budget, if there was no time
+    took: float = 0.0  # seconds, if it is finished
 
 
 @dataclass(frozen=True)
@@ -169,5 +170,8 @@ class Executor(abc.ABC):
         """Waits until a cell has ended, or `stop` is true; meanwhile tells the observer how all go."""
 
     @abc.abstractmethod
-    def close(self) -> None:
-        """Ends whatever still runs, saved, and waits for it."""
+    def close(self) -> list[Ended]:
+        """Ends whatever still runs, saved, and waits for it; says how it ended, as far as that is known.
+
+        It is called once, after `open`, even if that has raised.
+        """

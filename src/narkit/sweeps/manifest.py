@@ -71,18 +71,17 @@ def file_digest(path: Path) -> str:
 
 def make_manifest(folder: Path, files: list[Path]) -> Manifest:
     """A manifest of the old ones among these records. What an earlier one says stays: an edited record is refused."""
-    known = Manifest.read(folder) if (folder / NAME).is_file() else Manifest(folder, {})
-    digests = dict(known.digests)
+    made = Manifest.read(folder) if (folder / NAME).is_file() else Manifest(folder, {})
     for path in files:
         if not is_old(path):
             continue
         name, found = path.relative_to(folder).as_posix(), file_digest(path)
-        if digests.setdefault(name, found) != found:
+        if made.digests.setdefault(name, found) != found:
             raise ManifestError(
                 f"{path} is not the file that {folder / NAME} names: its SHA-256 differs. Restore it; if the new "
                 "content is meant, remove its line there first"
             )
-    return Manifest(folder, digests)
+    return made
 
 
 def is_old(path: Path) -> bool:

@@ -15,6 +15,8 @@ from narkit.sweeps.cells import Cell, SweepDirectory
 from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, SweepObserver, SweepOptions, Task
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.training.interruption import Interruption
+from narkit.training.record import RunRecord
+from narkit.training.run_directory import RunDirectoryError
 
 MOST_TRIES = 3  # of a cell that lost the device
 
@@ -52,7 +54,7 @@ def run_sweep(
         from narkit.sweeps.executors.here import Here
 
         executor = Here()
-    with budgeted(options.budget) as stop:
+    with budgeted(ends_at) as stop:
         sweep = _Sweep(list(cells), directory, options, observer or SweepObserver(), executor, stop)
         return sweep.complete(ends_at)
 
@@ -87,8 +89,8 @@ class _Sweep:
         context = Context(
             self.cells, self.directory, self.options, self.observer, self.stop, ends_at, self._start_what_has_room
         )
-        self.executor.open(context)
         try:
+            self.executor.open(context)
             while not (self.stop or self.outcome.device_lost or self.outcome.cannot_go_on):
                 self._start_what_has_room()
                 if not self.running:
@@ -96,7 +98,8 @@ class _Sweep:
                 for ended in self.executor.wait():
                     self._see_to(ended)
         finally:
-            self.executor.close()
+            for ended in self.executor.close():
+                self._tell(ended)
         self._tell_what_was_not_started()
         self.outcome.signal_number = self.stop.signal_number
         self.outcome.out_of_time = bool(self.stop) and self.stop.signal_number is None
@@ -147,6 +150,7 @@ class _Sweep:
 
     def _see_to(self, ended: Ended) -> None:
         cell, task = ended.cell, self.running.pop(ended.cell.name)
+        self._tell(ended)
         if ended.how is How.FINISHED:
             self.outcome.finished.append(cell)
         elif ended.how is How.FAILED:
@@ -155,6 +159,22 @@ class _Sweep:
             self.no_time[cell.name] = ended
         elif ended.how is How.CANNOT_GO_ON:
             self.outcome.cannot_go_on = True
+
+    def _tell(self, ended: Ended) -> None:
+        cell, observer = ended.cell, self.observer
+        if ended.how is How.FINISHED:
+            try:
+                record = RunRecord.load(self.directory.record(cell))
+            except RunDirectoryError as error:  # another process may have moved it; `narkit records check` looks closer
+                observer.remark(f"{cell.name} is finished, but its record cannot be read: {error}")
+            else:
+                observer.cell_finished(cell, record, ended.took)
+        elif ended.how is How.FAILED:
+            observer.cell_failed(cell, ended.error)
+        elif ended.how is How.STOPPED and ended.error:
+            observer.cell_stopped(cell, ended.error)
+        elif ended.how is How.CANNOT_GO_ON:
+            observer.remark(f"Error: {ended.error}")
 
     def _after_failure(self, task: Task, kind: Failure) -> None:
         cell = task.cell

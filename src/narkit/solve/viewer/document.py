@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from narkit.algorithms.meanings import value_names
-from narkit.report.drawings import completed_hint, drawing, signs
+from narkit.report.drawings import Sign, completed_hint, drawing, signs
 from narkit.solve.problem import SCALAR_TOLERANCE, as_numbers, wrong
 from narkit.solve.viewer.attention import packed
 from narkit.solve.viewer.run import Run, default_labels
@@ -91,42 +91,38 @@ def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _probes(run: Run) -> list[dict[str, Any]]:
-    """Hints that move, then outputs. `begins` is the step of the first value: outputs come after the last hint."""
-    found = []
+    """Hints that move, then outputs."""
     shown = signs(run.entry)
-    for stage in (Stage.HINT, Stage.OUTPUT):
-        for name, probe in run.spec.items():
-            if probe.stage is not stage or probe.constant:
-                continue
-            if stage is Stage.HINT:
-                true, network, begins = run.true_steps(name), run.network_steps(name), 0
-            else:
-                true, begins = run.truth.outputs[name], run.num_steps
-                network = None if run.outputs is None else np.asarray(run.outputs[name])[None]
-            found.append(_probe(run, name, probe, true, network) | {"begins": begins})
-            sign = shown.get(name)
-            found[-1]["sign"] = None if sign is None else {"shape": sign.shape, "tone": sign.tone, "on": sign.on}
-    return found
+    return [
+        _probe(run, name, probe, shown.get(name))
+        for stage in (Stage.HINT, Stage.OUTPUT)
+        for name, probe in run.spec.items()
+        if probe.stage is stage and not probe.constant
+    ]
 
 
-def _probe(run: Run, name: str, probe: Probe, true: np.ndarray, network: np.ndarray | None) -> dict[str, Any]:
-    described = {
+def _probe(run: Run, name: str, probe: Probe, sign: Sign | None) -> dict[str, Any]:
+    """`begins` is the step of the first value: outputs come after the last hint."""
+    is_output = probe.stage is Stage.OUTPUT
+    if is_output:
+        true, network = run.truth.outputs[name], None if run.outputs is None else np.asarray(run.outputs[name])[None]
+    else:
+        true, network = run.true_steps(name), run.network_steps(name)
+    return {
         "name": name,
         "stage": str(probe.stage),
         "location": str(probe.location),
         "kind": str(probe.kind),
         "meaning": probe.meaning,
         "names": list(value_names(run.entry.name, name)),
-        "drawnAs": completed_hint(run.entry, name) if probe.stage is Stage.OUTPUT else name,
+        "drawnAs": completed_hint(run.entry, name) if is_output else name,
         "unit": run.unit(name),
         "truth": _by_changes(probe, true),
-        "network": None,
-        "wrong": None,
+        "network": None if network is None else _by_changes(probe, network),
+        "wrong": None if network is None else [np.flatnonzero(s).tolist() for s in wrong(probe, network, true)],
+        "begins": run.num_steps if is_output else 0,
+        "sign": None if sign is None else {"shape": sign.shape, "tone": sign.tone, "on": sign.on},
     }
-    if network is not None:
-        described["network"] = _by_changes(probe, network)
-        described["wrong"] = [np.flatnonzero(step).tolist() for step in wrong(probe, network, true)]
-    return described
 
 
 def _by_changes(probe: Probe, steps: np.ndarray) -> list[list[float] | None]:

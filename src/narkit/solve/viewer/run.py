@@ -11,7 +11,7 @@ import numpy as np
 from narkit.algorithms.meanings import LETTERS
 from narkit.data.batch import Batch
 from narkit.errors import BatchError
-from narkit.spec import ALGORITHMS, Algorithm, Spec, Stage, stage_of
+from narkit.spec import ALGORITHMS, Algorithm, Spec
 
 if TYPE_CHECKING:
     from narkit.inference import Predictions
@@ -26,15 +26,6 @@ SUMS: dict[str, tuple[str, tuple[str, ...], int]] = {
     "floyd_warshall": ("A", ("D",), 1),
     "find_maximum_subarray_kadane": ("key", ("best_sum", "sum"), 1),
     "matrix_chain_order": ("p", ("m",), 3),
-}
-
-
-COLUMNS = {  # the inputs that the columns of a given table are
-    "activity_selector": ("s", "f"),
-    "task_scheduling": ("d", "w"),
-    "graham_scan": ("x", "y"),
-    "jarvis_march": ("x", "y"),
-    "segments_intersect": ("x", "y"),
 }
 
 
@@ -118,7 +109,7 @@ def default_labels(truth: Batch) -> tuple[str, ...]:
 def run_of_answer(answer: Answer) -> Run:
     """The run that an answer of `narkit.solve` comes from."""
     run = _run(answer.instance, answer.network, answer.predictions, _own_labels(answer), answer.weights_name)
-    return replace(run, notes=(*answer.notes, *answer.warnings), own=_own_values(answer))
+    return replace(run, notes=(*answer.notes, *answer.warnings), own=answer._read.own)
 
 
 def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> Run:
@@ -137,28 +128,6 @@ def _run(truth: Batch, reasoner: Reasoner, predictions: Predictions, labels: Seq
     return Run(truth, hints, outputs, labels, network, attention)
 
 
-def _own_values(answer: Answer) -> dict[str, np.ndarray]:
-    """The inputs that are drawn in the units of whoever asked, as far as these are numbers: kilometres, not the numbers
-    that the network reads."""
-    given, inputs = answer._read.given, stage_of(ALGORITHMS[answer.algorithm].spec, Stage.INPUT)
-    if answer.algorithm in COLUMNS:
-        columns = np.asarray(given, float).reshape(-1, 2).T
-        return dict(zip(COLUMNS[answer.algorithm], columns, strict=True))
-    if "adj" in inputs and hasattr(given, "weights"):
-        is_edge = answer.instance.inputs["A"][0] != 0
-        return {"A": np.where(is_edge, given.weights, 0.0)}
-    if answer.algorithm == "matrix_chain_order":
-        return {"p": np.array(given, float)}
-    if answer.algorithm == "binary_search":
-        keys, target = given
-        if not _are_numbers([*keys, target]):
-            return {}
-        return {"key": np.array(keys, float), "target": np.array(float(target))}
-    if "key" in inputs and "string" not in inputs and _are_numbers(answer.labels):
-        return {"key": np.array(answer.labels, float)}
-    return {}
-
-
 def _own_labels(answer: Answer) -> tuple[str, ...]:
     """What nodes are called; those of a chain of matrices are named after them, the first has only a dimension."""
     if answer.algorithm == "matrix_chain_order":
@@ -168,7 +137,3 @@ def _own_labels(answer: Answer) -> tuple[str, ...]:
 
 def _short(label: Any) -> str:
     return f"{label:.6g}" if isinstance(label, float) else str(label)
-
-
-def _are_numbers(values: Any) -> bool:
-    return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)

@@ -15,14 +15,13 @@ from typing import Any
 import jax
 
 from narkit.errors import one_line
-from narkit.sweeps.cell_run import budgeted, missing_seconds, run_cell
+from narkit.sweeps.cell_run import budgeted, run_assigned
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import CellProgress, Failure, How, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions
 from narkit.sweeps.executors.processes import MEMORY_VARIABLES, SHARED_MEMORY
 from narkit.sweeps.executors.software import describe, difference
 from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
-from narkit.sweeps.plan import Predictor
 from narkit.training.checkpoint import CheckpointWriteError
 from narkit.training.interruption import Interruption
 from narkit.training.run import keep_compiled_programs
@@ -48,14 +47,10 @@ class ClusterAssignment:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Ended):
     """How a cell ended on a worker, with the content of its files."""
 
-    how: How
-    error: str = ""
     details: str = ""  # a traceback
-    kind: Failure = Failure.OTHER
-    missing: float = 0.0  # seconds of the budget, if there was no time
     record: bytes = b""
     weights: bytes | None = None
 
@@ -82,10 +77,6 @@ class MailboxObserver(SweepObserver):
         self._mailbox, self._run, self._storage = mailbox, run, storage
         self._last: CellProgress | None = None
         self._sent_at = 0.0
-        self.failure = ""  # in one line
-
-    def cell_failed(self, cell: Cell, error: str) -> None:
-        self.failure = error
 
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
         self._mailbox.post.remote(cell.name, "cell_begins", (step, predicted))
@@ -104,17 +95,17 @@ def run_assignment(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
     """The task of a cell. The assignment is unpickled here, since that may need the user's own code."""
     code.install()
     assignment: ClusterAssignment = pickle.loads(pickled)
+    cell, machine = assignment.cell, platform.node()
     if (differs := difference(assignment.software, describe(gpus=False))) is not None:
-        return Result(How.CANNOT_GO_ON, differs)
+        return Result(cell, How.CANNOT_GO_ON, differs)
     _set_up(assignment)
     if assignment.gpus and jax.default_backend() == "cpu" and os.environ.get("JAX_PLATFORMS") != "cpu":
-        return Result(How.CANNOT_GO_ON, NO_GPU.format(platform.node()))
-    seconds = None if assignment.ends_at is None else max(0.0, assignment.ends_at - time.time())
-    with tempfile.TemporaryDirectory(prefix="narkit-cell-") as scratch, budgeted(seconds) as stop:
+        return Result(cell, How.CANNOT_GO_ON, NO_GPU.format(machine))
+    with tempfile.TemporaryDirectory(prefix="narkit-cell-") as scratch, budgeted(assignment.ends_at) as stop:
         try:
             return _run(assignment, SweepDirectory(scratch), mailbox, stop)
         except (CheckpointWriteError, OSError) as error:
-            return Result(How.CANNOT_GO_ON, f"{one_line(error)} (on {platform.node()})")
+            return Result(cell, How.CANNOT_GO_ON, f"{one_line(error)} (on {machine})")
 
 
 def _set_up(assignment: ClusterAssignment) -> None:
@@ -133,20 +124,11 @@ def _run(assignment: ClusterAssignment, directory: SweepDirectory, mailbox: Any,
     if storage is not None:
         directory.run(cell).mkdir(parents=True)
         storage.pull(directory.run(cell))
-    predictor = Predictor.from_records(directory, [])
-    if assignment.options.whole_cells and (missing := missing_seconds(cell, directory, predictor, stop)) > 0:
-        return Result(How.NO_TIME, missing=missing)
-    claim = directory.claim(cell)
-    assert claim is not None  # nobody else knows of the folder
     observer = MailboxObserver(mailbox, directory.run(cell), storage)
-    ended = run_cell(
-        cell, directory, claim, options=assignment.options, stop=stop, observer=observer, predictor=predictor
-    )
+    ended = run_assigned(cell, directory, assignment.options, stop, observer)
     jax.clear_caches()
-    if ended.how is How.FINISHED:
-        weights = directory.weights(cell)
-        content = weights.read_bytes() if weights.exists() else None
-        return Result(How.FINISHED, record=directory.record(cell).read_bytes(), weights=content)
     if ended.how is How.STOPPED and storage is not None:
         storage.push(directory.run(cell))
-    return Result(ended.how, observer.failure or ended.error, directory.failure(cell) or "", ended.kind)
+    written = {"record": directory.record(cell), "weights": directory.weights(cell)}
+    files: dict[str, Any] = {name: path.read_bytes() for name, path in written.items() if path.exists()}
+    return Result(**vars(ended), details=directory.failure(cell) or "", **files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from dataclasses import replace
+from concurrent import futures
 
 import jax
 
@@ -23,15 +23,14 @@ class Here(Executor):
 
     slots = 1
     isolated = False
+    waiting: _Waiting | None = None  # claimed, and next
 
     def open(self, context: Context) -> None:
         keep_compiled_programs()
-        options = context.options
-        self.context = context
-        self.options = replace(options, threads=options.threads or default_threads())
-        self.compile_ahead = jax.default_backend() != "cpu" if options.compile_ahead is None else options.compile_ahead
+        self.context, self.options = context, context.options
+        wanted = context.options.compile_ahead
+        self.compile_ahead = jax.default_backend() != "cpu" if wanted is None else wanted
         self.predictor = Predictor.from_records(context.directory, context.cells)
-        self.waiting: _Waiting | None = None  # claimed, and next
         self.is_running = self.may_compile = False
         self.current_ends = time.monotonic()  # as predicted
 
@@ -46,7 +45,7 @@ class Here(Executor):
         if claim is None:
             return Ended(task.cell, How.TAKEN)
         # Few threads: those that make data for the cell in hand need the processor more.
-        threads = max(1, (self.options.threads or 1) // 3)
+        threads = max(1, (self.options.threads or default_threads()) // 3)
         self.waiting = (
             _Ahead(task.cell, claim, threads, self.options.devices) if self.is_running else _Waiting(task.cell, claim)
         )
@@ -75,12 +74,15 @@ class Here(Executor):
             )
         finally:
             self.is_running = False
-            self._let_go()
+            if self.waiting is None:  # on the CPU a process that keeps hundreds of programs runs out of memory mappings
+                jax.clear_caches()
+            gc.collect()
         return [ended]
 
-    def close(self) -> None:
+    def close(self) -> list[Ended]:
         if self.waiting is not None:
             self.waiting.give_up()
+        return []
 
     def _missing_seconds(self, cell: Cell, starts_in: float, compiled: bool = False) -> float:
         if not self.options.whole_cells:
@@ -93,12 +95,6 @@ class Here(Executor):
         self.may_compile = True
         if not self.context.stop:
             self.context.more()
-
-    def _let_go(self) -> None:
-        """Frees the programs of a cell; on the CPU a process that keeps hundreds runs out of memory mappings."""
-        if self.waiting is None:
-            jax.clear_caches()
-        gc.collect()
 
 
 class _Waiting:
@@ -119,34 +115,30 @@ class _Ahead(_Waiting):
         super().__init__(cell, claim)
         self._threads, self._devices = threads, devices
         self._cancelled = threading.Event()
-        self._trainer: Trainer | None = None
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._prepare, name=f"{COMPILING}-{cell.name}", daemon=True)
-        self._thread.start()
+        self._made: futures.Future[Trainer] = futures.Future()
+        threading.Thread(target=self._prepare, name=f"{COMPILING}-{cell.name}", daemon=True).start()
 
     def _prepare(self) -> None:
         try:
             stop = self._cancelled.is_set
             trainer = Trainer(self.cell.config, should_stop=stop, threads=self._threads, devices=self._devices)
             trainer.prepare()
-            self._trainer = trainer
+            self._made.set_result(trainer)
         except Exception as error:  # raised again where the cell runs
-            self._error = error
+            self._made.set_exception(error)
 
     def trainer(self, stop: Interruption) -> Trainer:
         """The trainer, as soon as it is ready. The time until then counts as compiling, the time before does not."""
         began = time.perf_counter()
-        while self._thread.is_alive() and not stop:
-            self._thread.join(0.1)
-        if self._thread.is_alive():
+        while not self._made.done() and not stop:
+            futures.wait([self._made], timeout=0.1)
+        if not self._made.done():
             raise stop.error("stopped while it was compiled")
-        if self._error is not None:
-            raise self._error
-        assert self._trainer is not None
-        timings = self._trainer.progress.timings
+        trainer = self._made.result()
+        timings = trainer.progress.timings
         waited = time.perf_counter() - began
         timings.compiling_ahead, timings.compiling = max(0.0, timings.compiling - waited), waited
-        return self._trainer
+        return trainer
 
     def give_up(self) -> None:
         """Programs that are being compiled cannot be stopped; no further ones are begun."""

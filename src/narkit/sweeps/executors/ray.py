@@ -13,7 +13,7 @@ import pickle
 import socket
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,7 +28,6 @@ from narkit.sweeps.executors.sources import ShippedCode
 from narkit.sweeps.executors.storage import Storage
 from narkit.sweeps.memory import predicted_memory
 from narkit.sweeps.user_code import UserCode
-from narkit.training.record import RunRecord
 
 try:
     import ray  # pyright: ignore[reportMissingImports]
@@ -60,7 +59,6 @@ class _Submission:
     cell: Cell
     claim: Claim
     alone: bool
-    began: float
     tries: int = 1
     has_begun: bool = False  # as far as this process has heard
 
@@ -100,17 +98,13 @@ class Ray(Executor):
 
     def open(self, context: Context) -> None:
         self.context = context
-        try:
-            self._connect()
-            self._look_at_cluster()
-            self.gpus = self._chosen_gpus()
-            self.threads = context.options.threads or resources.default_threads(self.machines, self.gpus)
-            self._check_machines()
-            self._check_software()
-        except BaseException:
-            self.close()
-            raise
-        self.options = replace(context.options, budget=None, compile_ahead=False, threads=self.threads)
+        self._connect()
+        self._look_at_cluster()
+        self.gpus = self._chosen_gpus()
+        self.threads = context.options.threads or resources.default_threads(self.machines, self.gpus)
+        self._check_machines()
+        self._check_software()
+        self.options = replace(context.options, threads=self.threads)
         self.commit = machine.commit()
         # A process that has used a GPU keeps some of its memory, so it runs one cell only.
         self.task: Any = ray.remote(max_retries=0, max_calls=1 if self.gpus else 0)(_as_function(self.work))
@@ -165,8 +159,9 @@ class Ray(Executor):
         if gpus is None:
             gpus = float(devices) if available else 0.0
         elif gpus and not available:
+            number = "1 machine" if len(self.machines) == 1 else f"{len(self.machines)} machines"
             raise SweepError(
-                f"--gpus-per-cell {gpus:g}: expected a cluster with GPUs, got {_machines(self.machines)} without any; "
+                f"--gpus-per-cell {gpus:g}: expected a cluster with GPUs, got {number} without any; "
                 "start one with a GPU first, or give --gpus-per-cell 0"
             )
         if gpus < devices > 1:
@@ -222,7 +217,7 @@ class Ray(Executor):
         if claim is None:
             return Ended(task.cell, How.TAKEN)
         directory.forget_failure(task.cell)
-        self._submit(_Submission(task.cell, claim, task.alone, time.monotonic()))
+        self._submit(_Submission(task.cell, claim, task.alone))
         return None
 
     def _submit(self, submission: _Submission) -> None:
@@ -284,23 +279,25 @@ class Ray(Executor):
 
     def _end(self, submission: _Submission, reference: Any) -> Ended | None:
         """Sees to a cell that Ray has done with; None if it was handed to it again."""
+        cell = submission.cell
         try:
             result: Result = ray.get(reference)
         except exceptions.TaskCancelledError:
-            result = Result(How.STOPPED, "stopped")
+            result = Result(cell, How.STOPPED)
         except exceptions.OutOfMemoryError as error:
             text = f"its worker ran out of memory: {_in_one_line(error)}"
-            result = Result(How.FAILED, text, text, Failure.MEMORY)
+            result = Result(cell, How.FAILED, text, Failure.MEMORY)
         except exceptions.RayTaskError as error:
             # `run_cell` turns errors of a cell into results. This one came before it: narkit, the user's code or a
             # package that it needs cannot be imported there, and no other cell would fare better.
-            result = Result(How.CANNOT_GO_ON, f"its worker could not begin: {_last_line(error)}")
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            result = Result(cell, How.CANNOT_GO_ON, f"its worker could not begin: {lines[-1]}")
         except exceptions.RayError as error:
             if submission.tries < MOST_TRIES and not self.context.stop:
                 self._try_again(submission, error)
                 return None
             text = f"its worker was lost {submission.tries} times, at last: {_in_one_line(error)}"
-            result = Result(How.FAILED, text, text)
+            result = Result(cell, How.FAILED, text)
         return self._conclude(submission, result)
 
     def _try_again(self, submission: _Submission, error: Exception) -> None:
@@ -310,26 +307,24 @@ class Ray(Executor):
         self._submit(submission)
 
     def _conclude(self, submission: _Submission, result: Result) -> Ended:
-        cell, claim, observer = submission.cell, submission.claim, self.context.observer
-        directory = self.context.directory
+        cell, claim, directory = submission.cell, submission.claim, self.context.directory
         if result.how is How.FINISHED:
             directory.keep(cell, result.record, result.weights)
             claim.finish()
             if self.storage is not None:
                 with contextlib.suppress(Exception):  # this machine may not see it
                     Storage(self.storage, cell).forget()
-            observer.cell_finished(cell, RunRecord.load(directory.record(cell)), time.monotonic() - submission.began)
-            return Ended(cell, How.FINISHED)
+            return result
+        said = result.error
         if result.how is How.FAILED:
-            directory.fail(cell, result.details or result.error)
-            observer.cell_failed(cell, result.error)
-        elif result.how is How.STOPPED and submission.has_begun:
+            directory.fail(cell, result.details or said)
+        elif result.how is How.STOPPED:  # what waited for a machine has not begun, and there is nothing to tell
             saved = "nothing was kept: there is no storage" if self.storage is None else f"saved in {self.storage}"
-            observer.cell_stopped(cell, f"stopped; {saved}")
+            said = f"stopped; {saved}" if submission.has_begun else ""
         elif result.how is How.CANNOT_GO_ON:
-            observer.remark(f"Error: {cell.name}: {result.error}")
+            said = f"{cell.name}: {said}"
         claim.release()
-        return Ended(cell, result.how, result.error, result.kind, result.missing)
+        return replace(result, error=said)
 
     def _pass_on(self, seconds: float = 0.0) -> None:
         """Tells the observer what the workers have said, waiting so long for the mailbox."""
@@ -348,27 +343,29 @@ class Ray(Executor):
                 submissions[name].has_begun = True
                 getattr(self.context.observer, method)(submissions[name].cell, *arguments)
 
-    def close(self) -> None:
+    def close(self) -> list[Ended]:
         """Has all cells stop, those that run after they have saved, and waits for them."""
-        if ray.is_initialized():  # else the cluster is lost, and Ray would start another one here
-            self._end_all()
+        found = self._end_all() if ray.is_initialized() else []  # else it is lost; Ray would start another one here
         for submission in self.submissions.values():
             submission.claim.release()
         self.submissions.clear()
         if self.is_ours:
             ray.shutdown()
+        return found
 
-    def _end_all(self) -> None:
+    def _end_all(self) -> list[Ended]:
+        found: list[Ended] = []
         with contextlib.suppress(exceptions.RayError, ConnectionError):
             for reference in self.submissions:
                 ray.cancel(reference)
             ends = time.monotonic() + (TO_STOP if self.storage is None else TO_SAVE)
             while self.submissions and time.monotonic() < ends:
-                self._ended(TURN)
+                found += self._ended(TURN)
             for reference in self.submissions:
                 ray.cancel(reference, force=True)
             if self.mailbox is not None:
                 ray.kill(self.mailbox)
+        return found
 
 
 def check_gpus(number: float | None) -> None:
@@ -411,18 +408,9 @@ def _as_function(work: Callable[..., Result]) -> Callable[..., Result]:
     return run_cell
 
 
-def _machines(machines: Sized) -> str:
-    return "1 machine" if len(machines) == 1 else f"{len(machines)} machines"
-
-
 def _in_one_line(error: BaseException) -> str:
     """What an error of Ray says, without its tables of how a machine's memory was used and its stack traces."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     until = next((index for index, line in enumerate(lines) if not line), len(lines))
     text = " ".join(lines[:until])
     return (text if len(text) <= LONGEST else f"{text[:LONGEST]} ...") or type(error).__name__
-
-
-def _last_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__

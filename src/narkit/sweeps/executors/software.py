@@ -32,21 +32,19 @@ def describe(storage: str | None = None, gpus: bool = True) -> dict[str, str]:
     import subprocess
     import uuid
 
-    found = {"machine": platform.node(), "python": ".".join(platform.python_version_tuple()[:2])}
-    for package in ("jax", "jaxlib", "equinox", "optax"):
-        try:
+    packages = ("jax", "jaxlib", "equinox", "optax")
+    found = dict.fromkeys((*packages, "narkit", "source"), "none")
+    found |= {"machine": platform.node(), "python": ".".join(platform.python_version_tuple()[:2])}
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "none"
-    try:
+    with contextlib.suppress(ImportError):
         narkit = importlib.import_module("narkit")
         folder = pathlib.Path(str(narkit.__file__)).parent
         digest = hashlib.sha256()
         for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".cu", ".cuh")):
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
         found["narkit"], found["source"] = str(narkit.__version__), digest.hexdigest()[:12]
-    except ImportError:
-        found["narkit"], found["source"] = "none", "none"
     found["gpu_memory"] = "0"
     if gpus:
         asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]

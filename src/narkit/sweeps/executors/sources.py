@@ -56,8 +56,7 @@ def _root(module: str) -> Path | None:
         return None
     file = Path(found.origin).resolve()
     levels = module.count(".") + (file.name == "__init__.py")
-    root = file.parents[levels]
-    return None if _is_installed(file) else root
+    return None if _is_installed(file) else file.parents[levels]
 
 
 def _loaded_from(root: Path) -> Iterator[Path]:
