@@ -223,7 +223,11 @@ def test_any_edit_is_seen(file: str, old: str, new: str, edited_source: Path, on
 
 def test_comments_docstrings_and_initial_values_may_change(edited_source: Path, on_gpu: None) -> None:
     file = edited_source / "processors" / "message_passing.py"
-    _edit(file, '"""How far the hidden state moves towards its update."""', '"""Another docstring."""  # and a comment')
+    _edit(
+        file,
+        '"""The gate that moves the hidden state towards its update."""',
+        '"""Another docstring."""  # and a comment',
+    )
     _edit(file, "key=out, bias=INITIAL_GATE_BIAS", "key=out, bias=0.0")  # where a network starts is no formula
     assert accelerate(shapes()).fast
 

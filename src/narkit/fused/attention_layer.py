@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from narkit.fused.edge_attention import edge_latents, fits
 from narkit.fused.triplet_logits import triplet_logits
-from narkit.models.layers import side_by_side
+from narkit.models.layers import concatenated
 from narkit.models.triplet_edge_attention import Mask, TripletEdgeAttention
 
 
@@ -66,8 +66,8 @@ def _latents_by_kernels(inputs: tuple, attention: Array, vectors: tuple) -> Arra
     nobody reads it forward, so without a gradient it is not computed.
     """
     layer, nodes, edges, graph, mask = inputs
-    on_nodes = side_by_side([layer.node_i, layer.node_j, layer.node_k])
-    on_edges = side_by_side([layer.edge_ij, layer.edge_ik, layer.edge_jk, layer.value])
+    on_nodes = concatenated([layer.node_i, layer.node_j, layer.node_k])
+    on_edges = concatenated([layer.edge_ij, layer.edge_ik, layer.edge_jk, layer.value])
     *biases, value_bias = jnp.split(on_edges.bias, 4)
     # Every bias of t counts once, so all stand in the terms of i.
     to_all = jnp.pad(layer.graph(graph) + sum(biases), (0, 2 * len(value_bias)))

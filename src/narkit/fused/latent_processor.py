@@ -20,7 +20,7 @@ from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latent
 from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, Scalars, fold
-from narkit.models.layers import Linear, side_by_side
+from narkit.models.layers import Linear, concatenated
 from narkit.models.processors.message_passing import MessagePassing
 from narkit.models.processors.team import TEAM
 from narkit.models.triplet_edge_attention import TripletEdgeAttention, growth
@@ -125,7 +125,7 @@ def _node_weights(
         graph[len(linears) + 1] = bases.graph.through(layer.maxima.graph)
         added[len(linears) + 1] = sum((pair.offset for pair in maps.maxima[1:]), maps.maxima[0].offset)
         linears += [node_k, node_i, node_j]
-    nodes = fold(side_by_side(linears), bases.node, [size])
+    nodes = fold(concatenated(linears), bases.node, [size])
     widths = [linear.bias.shape[0] for linear in linears]
     blanks = [jnp.zeros((len(bases.graph.directions), width)) for width in widths]
     directions = [graph[i].directions if i in graph else blank for i, blank in enumerate(blanks)]

@@ -22,7 +22,7 @@ from narkit.fused.triplet_messages import FEATURES, triplet_maxima
 from narkit.fused.update import UpdateWeights
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
-from narkit.models.layers import Linear, side_by_side, split_outputs
+from narkit.models.layers import Linear, concatenated, split_outputs
 from narkit.models.processors.base import BoundProcessor
 from narkit.models.processors.message_passing import MessagePassing, MessagePassingProcessor, Senders, everyone
 from narkit.models.processors.team import TEAM
@@ -123,7 +123,7 @@ class FusedMessageStep(FusedProcessor):
             linears.append(gate.from_nodes)
             on_message.append(gate.from_messages)
             vectors.append(gate.out.bias)
-        on_nodes = side_by_side(linears)
+        on_nodes = concatenated(linears)
         nodes = bases.node.through(eqx.tree_at(lambda linear: linear.weight, on_nodes, on_nodes.weight[:size]))
         to_receiver = bases.graph.through(message_passing.graph)
         graph = [to_receiver, *[None] * (len(linears) - 1)]
@@ -133,7 +133,7 @@ class FusedMessageStep(FusedProcessor):
         if attention is None:
             edge = bases.edge.through(message_passing.edge)
         else:
-            in_attention = bases.node.through(side_by_side([attention.node_i, attention.node_j, attention.node_k]))
+            in_attention = bases.node.through(concatenated([attention.node_i, attention.node_j, attention.node_k]))
             node_directions = jnp.concatenate([in_attention.directions, node_directions], axis=1)
             graph = [bases.graph.through(attention.graph), None, None, *graph]
             triplet = [
@@ -216,12 +216,12 @@ class FusedTripletReasoning(eqx.Module):
     @classmethod
     def of(cls, bases: Bases, triplets: TripletReasoning) -> FusedTripletReasoning:
         """All offsets, and what the graph adds, count as part of x_j."""
-        edges, graph = bases.edge.through(side_by_side(triplets.edges)), bases.graph.through(triplets.graph)
+        edges, graph = bases.edge.through(concatenated(triplets.edges)), bases.graph.through(triplets.graph)
         none = jnp.zeros_like(graph.directions)
         offset = graph.offset + edges.offset.reshape(3, FEATURES).sum(0)
         rest = jnp.zeros_like(offset)
         return cls(
-            nodes=fold(side_by_side(triplets.nodes), bases.node, [triplets.out.bias.shape[0]]),
+            nodes=fold(concatenated(triplets.nodes), bases.node, [triplets.out.bias.shape[0]]),
             graph=FusedBasis(
                 jnp.concatenate([none, graph.directions, none], axis=1), jnp.concatenate([rest, offset, rest])
             ),

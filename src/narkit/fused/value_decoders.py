@@ -19,7 +19,7 @@ from narkit.fused.edge_readout import EdgeValue, EdgeValueKind, edge_readout
 from narkit.fused.readout import ReadoutWeights, Value, ValueKind, readout
 from narkit.models.encoders import num_scalars
 from narkit.models.features import Bases, FoldedLinear, Scalars
-from narkit.models.layers import Linear, side_by_side, split_outputs
+from narkit.models.layers import Linear, concatenated, split_outputs
 from narkit.models.merged_linears import MergedLinears
 from narkit.models.value_decoders import EdgeDecoders
 from narkit.spec import Kind, Location, Spec
@@ -95,7 +95,7 @@ class RowReadout(eqx.Module):
         widths = tuple(linear.bias.shape[0] for linear in on_graph)
         weights = None
         if on_graph:
-            pooled, graph = side_by_side(on_pooled), bases.graph.through(side_by_side(on_graph))
+            pooled, graph = concatenated(on_pooled), bases.graph.through(concatenated(on_graph))
             weight = jnp.concatenate([pooled.weight, graph.directions, (graph.offset + pooled.bias)[None]])
             weights = ReadoutWeights(bases.node.directions, bases.node.offset, weight)
         return cls(weights, tuple(values), first, widths)

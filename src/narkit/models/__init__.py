@@ -1,1 +1,1 @@
-"""The encode-process-decode networks: encoders, processors, decoders, and what trains and scores them."""
+"""The encode-process-decode networks: encoders, processors, decoders, and the functions that train and score them."""

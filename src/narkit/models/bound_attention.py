@@ -1,4 +1,4 @@
-"""Triplet Edge Attention for factored features: what `TripletEdgeAttention.bind` makes of the layer."""
+"""Triplet Edge Attention for factored features: the forms of the layer that `TripletEdgeAttention.bind` returns."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BoundTripletEdgeAttention(eqx.Module):
         hidden: Float[Array, "node hidden"] | None = None,
         terms: Float[Array, "node node node"] | None = None,
     ) -> tuple[Float[Array, "node node hidden"], Float[Array, "head node node node"]]:
-        """The edge latents and the attention weights; `terms` are added to the logits."""
+        """Returns the edge latents and the attention weights; `terms` are added to the logits."""
         read = self._read(scalars, hidden)
         weights = self.layer._attend(*self._vectors_of_pairs(scalars, read), mask, terms)
         mixed = self._aggregate(weights, scalars.edge)
@@ -58,7 +58,7 @@ class BoundTripletEdgeAttention(eqx.Module):
         return self.layer.finish(mixed), weights
 
     def _read(self, scalars: Scalars, hidden: Array | None) -> tuple[Array, ...]:
-        """What maps of nodes read: scalars, hidden states, or both."""
+        """Returns the inputs of maps of nodes: scalars, hidden states, or both."""
         if self.layer.reads is None:
             return (scalars.node,)
         if hidden is None:
@@ -79,7 +79,7 @@ class BoundTripletEdgeAttention(eqx.Module):
     def _aggregate(
         self, weights: Float[Array, "head node node node"], scalars: Float[Array, "node node scalar"]
     ) -> Float[Array, "node node hidden"]:
-        """The weighted sum of values, taken over the scalars: `sum_k a_ijk V e_ik = (sum_k a_ijk s_ik) (E V) + ...`.
+        """Sums the weighted values over the scalars: `sum_k a_ijk V e_ik = (sum_k a_ijk s_ik) (E V) + ...`.
 
         The offset counts as often as the weights say: once, or not at all where no third node is allowed.
         """
@@ -117,7 +117,7 @@ class DenseTripletEdgeAttention(eqx.Module):
         hidden: Float[Array, "node hidden"] | None = None,
         terms: Float[Array, "node node node"] | None = None,
     ) -> tuple[Float[Array, "node node hidden"], Float[Array, "head node node node"]]:
-        """The edge latents and the attention weights."""
+        """Returns the edge latents and the attention weights."""
         if terms is not None:
             raise ValueError(
                 "lossless edge pointers add to the logits of TripletEdgeAttention itself, but "
@@ -135,7 +135,7 @@ class DenseTripletEdgeAttention(eqx.Module):
 def with_reverses(
     pairs: tuple[Array, Array, Array], maps: tuple | None, edges: Float[Array, "node node _"]
 ) -> tuple[Array, Array, Array]:
-    """The vectors of pairs with what the maps (Linears or bases) of e_ji, e_ki and e_kj add, if there are any."""
+    """Adds to the vectors of pairs what the maps (Linears or bases) of e_ji, e_ki and e_kj give, if there are any."""
     if maps is None:
         return pairs
     ij, ik, jk = (pair + of_reverse(reverse(edges)) for pair, of_reverse in zip(pairs, maps, strict=True))
@@ -143,5 +143,5 @@ def with_reverses(
 
 
 def through(basis: Basis, linears: tuple[Linear, ...] | None) -> tuple[Basis, ...] | None:
-    """The bases of Linears of the same features, if there are any."""
+    """Returns the bases of Linears of the same features, if there are any."""
     return None if linears is None else tuple(basis.through(linear) for linear in linears)

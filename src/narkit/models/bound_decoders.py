@@ -1,4 +1,4 @@
-"""Decoders in the time loop: from the scalars and hidden states of a step to logits.
+"""Decoders in the time loop: they map the scalars and hidden states of a step to logits.
 
 All Linears of nodes are one product; its columns are shared out among the decoders of pointers, edges and nodes.
 """
@@ -45,7 +45,7 @@ class BoundDecoders(eqx.Module):
         pointers: Pointers = NO_POINTERS,
         attention: Float[Array, "batch node node node"] | None = None,
     ) -> dict[str, Array]:
-        """The logits of every decoded probe for a batch at one step.
+        """Returns the logits of every decoded probe for a batch at one step.
 
         Where edge pointers are read whole, `pointers` are those and `attention` the processor's, if it has one.
         """
@@ -102,5 +102,5 @@ def logits_by_probe(
 
 
 def decoded_together(probes: Probes) -> tuple[str, ...]:
-    """The probes of edges that do not point: their logits are parts of one array."""
+    """Returns the probes of edges that do not point: their logits are parts of one array."""
     return tuple(name for name, probe in probes if probe.location is Location.EDGE and not points(probe))

@@ -22,7 +22,7 @@ POSITIONS = "pos"
 
 
 def comparisons(spec: Spec) -> dict[str, tuple[str, str]]:
-    """The comparisons of an algorithm's inputs by name: what is compared with what."""
+    """Returns the comparisons of an algorithm's inputs by name, each with the two inputs that are compared."""
     nodes, graphs = (_scalar_inputs(spec, location) for location in (Location.NODE, Location.GRAPH))
     pairs = [(node, node) for node in nodes] + [(node, graph) for node in nodes for graph in graphs]
     named = {f"{left}_below_{right}": (left, right) for left, right in pairs}
@@ -40,7 +40,7 @@ def _scalar_inputs(spec: Spec, location: Location) -> list[str]:
 
 
 def with_comparisons(spec: Spec, wanted: Collection[str] | None = None) -> Spec:
-    """The spec with the comparisons of its inputs: all of them, or only those whose names are wanted."""
+    """Returns the spec with the comparisons of its inputs: all of them, or only those whose names are wanted."""
     found = {
         name: Probe(Stage.INPUT, Location.EDGE if left == right else Location.NODE, Kind.SCALAR)
         for name, (left, right) in comparisons(spec).items()
@@ -50,7 +50,7 @@ def with_comparisons(spec: Spec, wanted: Collection[str] | None = None) -> Spec:
 
 
 def compare(spec: Spec, inputs: dict[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-    """The inputs of a batch, as networks read them, with those comparisons that are wanted. `spec` has none."""
+    """Returns the inputs of a batch, as networks read them, with the comparisons that are wanted. `spec` has none."""
     made = {}
     for name, (left, right) in comparisons(spec).items():
         if name in wanted:

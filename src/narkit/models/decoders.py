@@ -1,4 +1,4 @@
-"""Decoders: from the features of a step to the logits of probes.
+"""Decoders: they map the features of a step to the logits of probes.
 
 A network has a decoder per predicted probe, each made of a few Linears. Before the time loop they are bound to factored
 features: sorted by what they read, so that one product serves all that read the same, and by what they decode.
@@ -28,11 +28,11 @@ from narkit.models.value_decoders import EdgeDecoders, GraphDecoders
 from narkit.spec import Kind, Location, Probe, Spec
 
 EDGE_VALUES = (Kind.SCALAR, Kind.MASK, Kind.CATEGORICAL)
-"""What values of edges there are."""
+"""The kinds that values of edges may have."""
 
 
 class NodeReader(enum.IntEnum):
-    """Who reads outputs of nodes, in the order of their columns."""
+    """The readers of outputs of nodes, in the order of their columns."""
 
     POINTER = 0  # first: in a node's row its columns begin where memory is aligned
     EDGE_AS_SENDER = 1  # of probes of edges that do not point; these two are read together
@@ -42,7 +42,7 @@ class NodeReader(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What of the rest of a network the decoders of pointers depend on, where options of its interfaces are on."""
+    """The rest of a network as far as decoders of pointers depend on it, where options of its interfaces are on."""
 
     interfaces: Interfaces = field(default_factory=Interfaces)
     encoded: Spec = field(default_factory=dict)  # the probes that the network reads
@@ -114,7 +114,7 @@ class Decoder(eqx.Module):
 
     @property
     def node_readers(self) -> list[NodeReader]:
-        """Who reads it, for every Linear of nodes."""
+        """The reader of the outputs of every Linear of nodes."""
         if self.score is not None:
             return [NodeReader.POINTER for _ in self.on_nodes]
         if self.on_edges:
@@ -123,7 +123,7 @@ class Decoder(eqx.Module):
 
 
 def _closed(inputs: int, outputs: int) -> Linear:
-    """Gates that start closed."""
+    """Returns the Linear of gates that start closed."""
     linear = Linear(inputs, outputs, key=jax.random.key(0))
     return eqx.tree_at(lambda linear: linear.weight, linear, jnp.zeros_like(linear.weight))
 
@@ -149,7 +149,7 @@ class Decoders(eqx.Module):
         self.latent_size = latent_size
 
     def bind(self, spec: Spec, bases: Bases, encoded: Sequence[str] = ()) -> BoundDecoders:
-        """The decoders for factored features. Linears that read the same are merged into one.
+        """Returns the decoders for factored features. Linears that read the same are merged into one.
 
         `encoded` names the probes that the network reads, in the order of its encoders.
         """
@@ -190,7 +190,7 @@ class Decoders(eqx.Module):
         )
 
     def on_nodes(self, bases: Bases) -> tuple[MergedLinears, dict[str, tuple[int, ...]]]:
-        """The Linears of nodes as one, and for every probe the columns at which its outputs begin."""
+        """Returns the Linears of nodes as one, and for every probe the columns at which its outputs begin."""
         decoders = self.by_probe.values()
         linears = [linear for decoder in decoders for linear in decoder.on_nodes]
         readers = [reader for decoder in decoders for reader in decoder.node_readers]
@@ -201,7 +201,7 @@ class Decoders(eqx.Module):
         return merged, columns
 
     def on_edges(self, spec: Spec, bases: Bases) -> MergedLinears:
-        """The Linears of edges of the probes of edges that do not point, as one."""
+        """Returns the Linears of edges of the probes of edges that do not point, as one."""
         together = {name: d.on_edges[0] for name, d in self.by_probe.items() if d.score is None and d.on_edges}
         kinds = [spec[name].kind for name in together]
         if not set(kinds) <= set(EDGE_VALUES):
@@ -210,20 +210,20 @@ class Decoders(eqx.Module):
 
     @property
     def on_pooled(self) -> tuple[Linear, ...]:
-        """The Linears of the maximum over the nodes, of the probes of the graph."""
+        """The Linears of the probes of the graph that read the maximum over the nodes."""
         return tuple(linear for decoder in self.by_probe.values() for linear in decoder.on_pooled)
 
     @property
     def on_graph(self) -> tuple[Linear, ...]:
-        """The Linears of the encoded graph, of the same probes."""
+        """The Linears of the probes of the graph that read the encoded graph."""
         return tuple(linear for decoder in self.by_probe.values() for linear in decoder.on_graph)
 
     @property
     def latent_sizes(self) -> tuple[int, ...]:
-        """The widths of what Linears of edges read behind the encoded edges."""
+        """The widths of the inputs that Linears of edges read after the encoded edges."""
         return (self.latent_size,) if self.latent_size else ()
 
     @property
     def num_pointer_columns(self) -> int:
-        """How many columns of the outputs of nodes are those of pointers, before all others."""
+        """The number of columns of the outputs of nodes that belong to pointers; they come before all others."""
         return self.hidden_size * sum(len(d.on_nodes) for d in self.by_probe.values() if d.score is not None)

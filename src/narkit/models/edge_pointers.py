@@ -36,7 +36,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.models.features import Bases, FoldedLinear, fold
-from narkit.models.layers import Linear, side_by_side, split_outputs
+from narkit.models.layers import Linear, concatenated, split_outputs
 from narkit.spec import Kind, Location, Probe
 
 PAIR_SIZE = 16  # features in which an edge ij is compared with ik, and with kj
@@ -47,19 +47,19 @@ Pointers = Mapping[str, Pointer]
 
 
 def is_edge_pointer(probe: Probe) -> bool:
-    """Whether the values of a probe point from edges to nodes."""
+    """Returns whether the values of a probe point from edges to nodes."""
     return probe.location is Location.EDGE and probe.kind is Kind.POINTER
 
 
 def means(pointer: Pointer) -> Float[Array, "*batch node node 2"]:
-    """What the reference reads: averages over the edges that enter a node, and over those that leave it."""
+    """Returns what the reference reads: averages over the edges that enter a node, and over those that leave it."""
     return jnp.stack([pointer.mean(-3), pointer.mean(-2)], axis=-1)
 
 
 def pointed_at(
     pointer: Pointer, edge: Float[Array, "*batch node node edge_scalar"], node: Float[Array, "*batch node node_scalar"]
 ) -> Float[Array, "*batch node node scalar"]:
-    """The scalars at the node that is pointed to: of the edge to it, of the edge from it, and of itself."""
+    """Returns the scalars at the node that is pointed to: of the edge to it, of the edge from it, and of itself."""
     return jnp.concatenate(
         [
             jnp.einsum("...ijk,...ikp->...ijp", pointer, edge),
@@ -71,7 +71,7 @@ def pointed_at(
 
 
 def attention_terms(weights: Mapping[str, Float[Array, " 3"]], pointers: Pointers) -> Pointer:
-    """What the logits of Triplet Edge Attention get."""
+    """Returns the terms that are added to the logits of Triplet Edge Attention."""
     terms = []
     for name, (straight, swapped, reverse) in weights.items():
         pointer = pointers[name]
@@ -80,7 +80,7 @@ def attention_terms(weights: Mapping[str, Float[Array, " 3"]], pointers: Pointer
 
 
 def _reverse(pointer: Pointer) -> Pointer:
-    """P_kji in the place of P_ijk."""
+    """Returns P_kji in the place of P_ijk."""
     return jnp.swapaxes(pointer, -3, -1)
 
 
@@ -103,9 +103,9 @@ class EdgePointerDecoder(eqx.Module):
         self.keys = (to, from_)
 
     def bind(self, bases: Bases, hidden_size: int, latent_sizes: Sequence[int]) -> BoundEdgePointerDecoder:
-        on_edges = side_by_side([self.query_edge, *self.keys])
+        on_edges = concatenated([self.query_edge, *self.keys])
         return BoundEdgePointerDecoder(
-            fold(side_by_side(self.query_nodes), bases.node, [hidden_size, hidden_size]),
+            fold(concatenated(self.query_nodes), bases.node, [hidden_size, hidden_size]),
             fold(on_edges, bases.edge, latent_sizes),
             self.read,
             self.attends,
@@ -113,7 +113,7 @@ class EdgePointerDecoder(eqx.Module):
 
 
 class BoundEdgePointerDecoder(eqx.Module):
-    """What an edge pointer's logits get beside the usual ones. Made by `EdgePointerDecoder.bind`."""
+    """The terms that are added to an edge pointer's usual logits. Made by `EdgePointerDecoder.bind`."""
 
     on_nodes: FoldedLinear  # Q_1 and Q_2
     on_edges: FoldedLinear  # Q_3, K and K'

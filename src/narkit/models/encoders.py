@@ -1,4 +1,4 @@
-"""Encoders: from probes to the scalars of factored features, and the bases that go with them."""
+"""Encoders: they turn probes into the scalars of factored features, and hold the bases that go with them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Encoders(eqx.Module):
         return tuple(self.pointed_at or ())
 
     def bases(self, spec: Spec) -> Bases:
-        """The bases of node, edge and graph features, in the order in which `scalars_of` lays out the scalars."""
+        """Returns the bases of node, edge and graph features, in the order in which `scalars_of` has the scalars."""
         at = {location: [] for location in Location}
         for name, linears in self.linears.items():
             at[feature_location(spec[name])].extend(linears)
@@ -62,19 +62,19 @@ class Encoders(eqx.Module):
 
 
 def scalars_of(spec: Spec, values: Values, num_nodes: int) -> Scalars:
-    """The scalars of one sample at one step, in the order of `values`, which must be that of the encoders."""
+    """Returns the scalars of one sample at one step, in the order of `values`, which must be that of the encoders."""
     return Scalars.of(*(_joined(spec, values, num_nodes, at) for at in (Location.NODE, Location.EDGE, Location.GRAPH)))
 
 
 def _joined(spec: Spec, values: Values, num_nodes: int, location: Location) -> Array:
-    """The scalars that are features of nodes, edges or the graph, side by side."""
+    """Concatenates the scalars that are features of nodes, edges or the graph."""
     parts = [_scalars(spec[name], value) for name, value in values.items() if feature_location(spec[name]) is location]
     shapes = {Location.NODE: (num_nodes,), Location.EDGE: (num_nodes, num_nodes), Location.GRAPH: ()}
     return jnp.concatenate(parts, -1) if parts else jnp.zeros((*shapes[location], 0))
 
 
 class Reading(eqx.Module):
-    """What a network reads at a step, for a batch."""
+    """The values that a network reads at a step, for a batch."""
 
     rows: Float[Array, "batch node scalar"]  # as in `Scalars`
     # Of the probes that are features of edges their scalars, or edge pointers as they are where they are read whole.
@@ -82,28 +82,28 @@ class Reading(eqx.Module):
 
     @classmethod
     def of(cls, spec: Spec, values: Values, num_nodes: int, whole: Sequence[str] = ()) -> Reading:
-        """Of the values of a batch, in the order of the encoders."""
+        """Makes the reading from the values of a batch, in the order of the encoders."""
         rows = jax.vmap(lambda sample: scalars_of(spec, sample, num_nodes).rows)(values)
         return cls(rows, edge_scalars(spec, values, whole))
 
     def scalars(self, num_node_scalars: int, whole: Sequence[str] = ()) -> Scalars:
         parts = [means(values) if name in whole else values for name, values in self.edges.items()]
         if whole:
-            plain = self._side_by_side([values for name, values in self.edges.items() if name not in whole])
+            plain = self._concatenated([values for name, values in self.edges.items() if name not in whole])
             node = self.rows[..., :num_node_scalars]
             parts += [pointed_at(self.edges[name], plain, node) for name in whole]
-        return Scalars(self.rows, self._side_by_side(parts), num_node_scalars)
+        return Scalars(self.rows, self._concatenated(parts), num_node_scalars)
 
-    def _side_by_side(self, parts: list[Array]) -> Float[Array, "batch node node scalar"]:
+    def _concatenated(self, parts: list[Array]) -> Float[Array, "batch node node scalar"]:
         none = jnp.zeros((*self.rows.shape[:2], self.rows.shape[1], 0))
         return jnp.concatenate(parts, axis=-1) if parts else none
 
     def pointers(self, whole: Sequence[str]) -> dict[str, Float[Array, "batch node node node"]]:
-        """The edge pointers that are read whole."""
+        """Returns the edge pointers that are read whole."""
         return {name: self.edges[name] for name in whole}
 
     def adjacency(self, spec: Spec) -> Bool[Array, "batch node node"]:
-        """Who may talk to whom: self-loops, either direction of a node pointer, either direction of an edge mask."""
+        """Returns who may send to whom: both ways along node pointers and edge masks, and everyone to itself."""
         connected = jnp.broadcast_to(
             jnp.eye(self.rows.shape[1], dtype=bool), (*self.rows.shape[:2], self.rows.shape[1])
         )
@@ -116,13 +116,13 @@ class Reading(eqx.Module):
 
 
 def edge_scalars(spec: Spec, values: Values, whole: Sequence[str] = ()) -> dict[str, Array]:
-    """The scalars of those probes that are features of edges; edge pointers in `whole` as they are."""
+    """Returns the scalars of the probes that are features of edges; edge pointers in `whole` as they are."""
     found = {name: value for name, value in values.items() if feature_location(spec[name]) is Location.EDGE}
     return {name: value if name in whole else _scalars(spec[name], value) for name, value in found.items()}
 
 
 def edge_columns(spec: Spec, names: Sequence[str]) -> dict[str, int]:
-    """Where the scalars of a probe begin in those of an edge, for those of the encoded probes that are there."""
+    """Returns at which column of an edge's scalars those of a probe begin, for every encoded probe that is there."""
     columns, at = {}, 0
     for name in names:
         if feature_location(spec[name]) is Location.EDGE:
@@ -132,7 +132,7 @@ def edge_columns(spec: Spec, names: Sequence[str]) -> dict[str, int]:
 
 
 def _num_pointed_at(spec: Spec) -> int:
-    """How many scalars `pointed_at` gives: those of an edge twice, without edge pointers, and those of a node."""
+    """Returns the number of scalars of `pointed_at`: an edge's twice, without edge pointers, and a node's."""
     plain = [probe for probe in spec.values() if not is_edge_pointer(probe)]
     edge, node = (
         sum(num_scalars(probe) for probe in plain if feature_location(probe) is location)
@@ -142,7 +142,7 @@ def _num_pointed_at(spec: Spec) -> int:
 
 
 def row_columns(spec: Spec, names: Sequence[str]) -> dict[str, int]:
-    """Where the scalars of a probe begin in a node's row, for those of the encoded probes that are there."""
+    """Returns at which column of a node's row the scalars of a probe begin, for every encoded probe that is there."""
     columns, at = {}, 0
     for location in (Location.NODE, Location.GRAPH):
         for name in names:
@@ -153,7 +153,7 @@ def row_columns(spec: Spec, names: Sequence[str]) -> dict[str, int]:
 
 
 def num_scalars(probe: Probe) -> int:
-    """How many scalars a probe has in a node's row."""
+    """Returns the number of scalars that a probe has in a node's row."""
     return probe.num_classes or 1
 
 
@@ -166,7 +166,7 @@ def _linears(probe: Probe, hidden_size: int, *, key: PRNGKeyArray) -> tuple[Line
 
 
 def feature_location(probe: Probe) -> Location:
-    """Where a probe's encoding is added: a pointer from a node is a feature of an edge, one of the graph of nodes."""
+    """Returns where an encoding is added: a pointer from a node is a feature of edges, one from the graph of nodes."""
     match probe.kind:
         case Kind.SCALAR | Kind.MASK | Kind.MASK_ONE | Kind.CATEGORICAL:
             return probe.location
@@ -177,7 +177,7 @@ def feature_location(probe: Probe) -> Location:
 
 
 def _scalars(probe: Probe, value: Array) -> Array:
-    """The scalars of one probe, on a new last axis."""
+    """Returns the scalars of one probe, on a new last axis."""
     match probe.kind:
         case Kind.CATEGORICAL:
             return value
@@ -188,7 +188,7 @@ def _scalars(probe: Probe, value: Array) -> Array:
 
 
 def as_values(spec: Spec, arrays: Mapping[str, Array], num_nodes: int) -> dict[str, Array]:
-    """Stored probes (compact types, pointers as indices) as networks read them."""
+    """Returns stored probes (compact types, pointers as indices) as networks read them."""
     return {name: as_value(spec[name], array, num_nodes) for name, array in arrays.items()}
 
 

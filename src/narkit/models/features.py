@@ -31,18 +31,18 @@ class Basis(eqx.Module):
     offset: Float[Array, " hidden"]
 
     def __call__(self, scalars: Float[Array, "*axes scalar"]) -> Float[Array, "*axes hidden"]:
-        """The features themselves."""
+        """Returns the features themselves."""
         return scalars @ self.directions + self.offset
 
     def through(self, linear: Linear) -> Basis:
-        """The basis of a Linear of these features."""
+        """Returns the basis of a Linear of these features."""
         joint = self.rows @ linear.weight
         return Basis(joint[:-1], joint[-1] + linear.bias)
 
     @property
     def rows(self) -> Float[Array, "scalar_and_one hidden"]:
-        """Directions and offset in one array: two products would be two more backward, and those with a single row
-        are slow on a GPU."""
+        """The directions and the offset in one array: two products would be two more backward, and those with a single
+        row are slow on a GPU."""
         return jnp.concatenate([self.directions, self.offset[None]])
 
 
@@ -55,7 +55,7 @@ class Bases(eqx.Module):
 
 
 class Scalars(eqx.Module):
-    """What varies from step to step of factored features: the scalars of nodes, edges and the graph.
+    """The part of factored features that varies from step to step: the scalars of nodes, edges and the graph.
 
     What is no feature of edges is one array, and so one carry and one stack of a time loop.
     """
@@ -115,7 +115,7 @@ def fold(linear: Linear, basis: Basis, dense_sizes: Sequence[int] = ()) -> Folde
 
 
 def join(linears: Iterable[Linear], hidden_size: int) -> Basis:
-    """The basis of a sum of encodings: the encoders' weights are the directions, their biases add up."""
+    """Returns the basis of a sum of encodings: the encoders' weights are the directions, their biases add up."""
     linears = list(linears)
     if not linears:
         return Basis(jnp.zeros((0, hidden_size)), jnp.zeros((hidden_size,)))

@@ -23,16 +23,16 @@ from narkit.spec import Location, Spec
 
 
 class Feedback(eqx.Module):
-    """The scalars of hints, for a batch. What is not there is still to be made, or there are no such hints."""
+    """The scalars of hints, for a batch. A field that is empty is still to be computed, or there are no such hints."""
 
     rows: Float[Array, "batch node scalar"] | None = None  # all that a step reads of nodes and the graph
     edges: dict[str, Float[Array, "batch node node _"]] = eqx.field(default_factory=dict)
-    edges_together: Float[Array, "batch node node _"] | None = None  # of hints that are decoded together, side by side
+    edges_together: Float[Array, "batch node node _"] | None = None  # of hints that are decoded together, concatenated
 
 
 @dataclass(frozen=True, eq=False)
 class FeedbackForm:
-    """Which probes of a network stand where in its feedback, and how steps read them there."""
+    """The layout of a network's feedback: which probes stand where, and how steps read them there."""
 
     spec: Spec
     num_nodes: int
@@ -46,7 +46,7 @@ class FeedbackForm:
         return frozenset(name for name in self.encoded if feature_location(self.spec[name]) is Location.EDGE)
 
     def read(self, inputs: Values, feedback: Feedback) -> Reading:
-        """What a step reads of the inputs and the hints."""
+        """Returns what a step reads of the inputs and the hints."""
         rows = feedback.rows
         if rows is None:  # the same at every step
             rows = checkpoint_name(self._rows(inputs), SAVED)
@@ -57,7 +57,7 @@ class FeedbackForm:
         return Reading(rows, {name: edges[name] for name in self.encoded if name in self.of_edges})
 
     def missing(self, feedback: Feedback, hints: Iterable[str]) -> list[str]:
-        """Those of the hints that a feedback does not have yet."""
+        """Returns the hints that a feedback does not have yet."""
         wanted = [name for name in hints if name not in feedback.edges]
         if feedback.rows is not None:
             wanted = [name for name in wanted if name in self.of_edges]
@@ -66,7 +66,7 @@ class FeedbackForm:
         return wanted
 
     def complete(self, feedback: Feedback, inputs: Values, hints: Values) -> Feedback:
-        """The feedback with the values of hints that were missing."""
+        """Returns the feedback with the values of hints that were missing."""
         rows, together = feedback.rows, feedback.edges_together
         if rows is None and any(name not in self.of_edges for name in hints):
             rows = self._rows({**inputs, **hints})
@@ -76,7 +76,7 @@ class FeedbackForm:
         return Feedback(rows, edges | feedback.edges, together)
 
     def of(self, inputs: Values, hints: Values) -> Feedback:
-        """The feedback of the values of all hints."""
+        """Returns the feedback of the values of all hints."""
         return self.complete(Feedback(), inputs, hints)
 
     def _rows(self, values: Values) -> Float[Array, "batch node scalar"]:

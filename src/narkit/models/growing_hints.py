@@ -22,15 +22,15 @@ from narkit.spec import Kind, Probe
 
 
 def names_a_node(probe: Probe) -> bool:
-    """Whether the logits of a probe are over nodes."""
+    """Returns whether the logits of a probe are over nodes."""
     return probe.kind in (Kind.POINTER, Kind.MASK_ONE)
 
 
 def soften_growing(probe: Probe, logits: Array, num_nodes: int) -> Array:
-    """The values that are fed back."""
+    """Returns the values that are fed back."""
     return soften(probe, growth(num_nodes) * logits if names_a_node(probe) else logits)
 
 
 def with_gradient_of(soft: PyTree, values: PyTree) -> PyTree:
-    """The values, with the gradient of the soft ones."""
+    """Returns the values, with the gradient of the soft ones."""
     return jax.tree.map(lambda s, v: s + jax.lax.stop_gradient(v - s), soft, values)

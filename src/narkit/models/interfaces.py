@@ -1,4 +1,4 @@
-"""Options of how probes get into a network and out of it. By default all is as in the reference.
+"""The options of how probes get into a network and out of it. By default all is as in the reference.
 
 What a network reads and predicts is the same with every option; they differ in what is lost on the way.
 """
@@ -16,14 +16,14 @@ from narkit.errors import UnknownNameError
 
 
 class EdgePointers(enum.StrEnum):
-    """How pointers from edges to nodes (Floyd-Warshall, matrix chain order, optimal BST) are read and predicted."""
+    """The ways to read and predict pointers from edges to nodes (Floyd-Warshall, matrix chain order, optimal BST)."""
 
     MEANS = "means"  # read as two means, predicted without the edges to the node; as in the reference
     LOSSLESS = "lossless"  # read, attended to, predicted and kept as a whole, see `narkit.models.edge_pointers`
 
 
 class NodePointers(enum.StrEnum):
-    """Of which edges pointers from nodes to nodes are predicted, from i to p."""
+    """The edges from which a pointer from node i to node p is predicted."""
 
     REVERSE = "reverse"  # e_pi alone, though a pointer is read at e_ip; as in the reference
     BOTH = "both"  # e_pi and e_ip
@@ -60,7 +60,7 @@ class Interfaces:
 
     @classmethod
     def of(cls, values: Any) -> Interfaces:
-        """The options as a configuration, a reasoner or any other object with their names has them."""
+        """Reads the options off a configuration, a reasoner or any other object that has them under their names."""
         return cls(**{name: getattr(values, name) for name in NAMES})
 
     @property
@@ -71,7 +71,7 @@ class Interfaces:
 
     @property
     def changed(self) -> dict[str, Any]:
-        """Those options that are not as in the reference."""
+        """The options that are not as in the reference."""
         plain = Interfaces().options
         return {name: value for name, value in self.options.items() if value != plain[name]}
 
@@ -80,7 +80,7 @@ NAMES = tuple(field.name for field in dataclasses.fields(Interfaces))
 
 
 def read_interfaces(values: Mapping[str, Any]) -> Interfaces:
-    """The options that a file names; what it lacks is as in the reference."""
+    """Reads the options that a file names; those that it lacks are as in the reference."""
     for name in values:
         if name not in NAMES:
             raise UnknownNameError("option of interfaces", name, NAMES)

@@ -32,8 +32,8 @@ class Linear(eqx.Module):
         return x @ self.weight + self.bias
 
 
-def side_by_side(linears: Sequence[Linear]) -> Linear:
-    """One Linear that gives the outputs of several with the same inputs, one after the other.
+def concatenated(linears: Sequence[Linear]) -> Linear:
+    """Concatenates Linears: returns one that gives the outputs of several with the same inputs, one after the other.
 
     Made once per training step, it turns many small products in the time loop into a single one.
     """
@@ -44,7 +44,7 @@ def side_by_side(linears: Sequence[Linear]) -> Linear:
 
 
 def split_outputs(values: Float[Array, "*axes outputs"], sizes: Sequence[int]) -> list[Float[Array, "*axes _"]]:
-    """Takes the outputs of a Linear made by `side_by_side` apart again."""
+    """Takes the outputs of a Linear made by `concatenated` apart again."""
     ends = list(itertools.accumulate(sizes))
     # Slices, not `jnp.split`: a time loop takes them after it ends.
     return [values[..., end - size : end] for end, size in zip(ends, sizes, strict=True)]
@@ -68,7 +68,7 @@ class LayerNorm(eqx.Module):
 
 @jax.custom_vjp
 def max_over_first(values: Float[Array, "node *rest hidden"]) -> Float[Array, "*rest hidden"]:
-    """The maximum over the first axis. Values that tie share the gradient, as for `jnp.max`, but one always takes part.
+    """Returns the maximum over the first axis. Ties share the gradient, as for `jnp.max`, but one always takes part.
 
     The gradient of `jnp.max` compares the values with their maximum. Where a compiler computes the values twice, with
     different rounding, none of them equals it, and the gradient is 0 / 0.

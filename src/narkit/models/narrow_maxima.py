@@ -11,14 +11,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.models import triplets
 from narkit.models.features import Bases, Basis, FoldedLinear
-from narkit.models.layers import Linear, side_by_side, split_outputs
+from narkit.models.layers import Linear, concatenated, split_outputs
 
 NodeMap = Basis | FoldedLinear
-"""A Linear of node features for what is read of these: scalars, or scalars and hidden states."""
+"""A Linear of node features, bound to its inputs: scalars, or scalars and hidden states."""
 
 
 class NarrowMaxima(eqx.Module):
-    """What an edge hears of the best third node, in few features m:
+    """A few features m of an edge from its best third node:
 
     m_ijk = N1 z_i + N2 z_j + N3 z_k + F1 e_ij + F2 e_ik + F3 e_jk + G g     (`width` features)
     result_ij = O max over k of m_ijk
@@ -48,15 +48,15 @@ class NarrowMaxima(eqx.Module):
         edges: Float[Array, "node node hidden"],
         graph: Float[Array, " hidden"],
     ) -> Float[Array, "node node hidden"]:
-        """For dense features."""
+        """Returns the result for dense features."""
         of_nodes = (linear(nodes) for linear in self.nodes)
         of_edges = (in_directions(linears, edges) for linears in self.edges)
         return _maxima(*of_nodes, *of_edges, self.graph(graph), self.out)  # type: ignore[call-arg]
 
     def bind(self, bases: Bases, bind_nodes: Callable[[Linear], NodeMap]) -> BoundNarrowMaxima:
-        """For factored features; `bind_nodes` makes of a Linear of z a map of what is read of nodes."""
+        """Returns the layer for factored features; `bind_nodes` maps a Linear of z to a map of the inputs of nodes."""
         return BoundNarrowMaxima(
-            nodes=bind_nodes(side_by_side(self.nodes)),
+            nodes=bind_nodes(concatenated(self.nodes)),
             edges=tuple(tuple(bases.edge.through(linear) for linear in linears) for linears in self.edges),
             graph=bases.graph.through(self.graph),
             out=self.out,
@@ -90,11 +90,11 @@ def _maxima(node_i, node_j, node_k, edge_ij, edge_ik, edge_jk, graph, out: Linea
 
 
 def in_directions(maps: tuple, edges: Float[Array, "node node _"]) -> Float[Array, "node node _"]:
-    """The sum of what maps (Linears or bases) give for edges: the first for e_ij, the second, if any, for e_ji."""
+    """Adds what maps (Linears or bases) give for edges: the first for e_ij, the second, if any, for e_ji."""
     forward, *backward = maps
     return forward(edges) if not backward else forward(edges) + backward[0](reverse(edges))
 
 
 def reverse(edges: Float[Array, "node node _"]) -> Float[Array, "node node _"]:
-    """Every edge's reverse: e_ji in the place of e_ij."""
+    """Returns every edge's reverse: e_ji in the place of e_ij."""
     return jnp.swapaxes(edges, 0, 1)

@@ -33,7 +33,7 @@ from narkit.spec import Spec, Stage, stage_of
 
 
 class Hints(enum.StrEnum):
-    """What a network does with hints."""
+    """The uses that a network makes of hints."""
 
     ENCODED = "encoded"  # predicts them, and reads its own predictions at the next step
     DECODED = "decoded"  # predicts them for the loss only
@@ -57,7 +57,7 @@ class DeviceBatch(eqx.Module):
 
     @classmethod
     def of(cls, batch: Batch) -> DeviceBatch:
-        """The batch on the device; a raw one is transformed first, its positions kept."""
+        """Returns the batch on the device; a raw one is transformed first, its positions kept."""
         from narkit.data.transforms import transform
 
         batch = transform(batch, random_positions=False)
@@ -73,7 +73,7 @@ class DeviceBatch(eqx.Module):
 
     @property
     def num_steps(self) -> int:
-        """Processor steps: one fewer than hint steps, but at least one."""
+        """The number of processor steps: one fewer than hint steps, but at least one."""
         return max(1, next(iter(self.hints.values())).shape[0] - 1)
 
 
@@ -148,12 +148,12 @@ class Reasoner(eqx.Module):
         self.attention_terms = starts if starts and self.processor.attends else None
 
     def spec(self, algorithm: str) -> Spec:
-        """The probes that the network knows of one of its algorithms: those of networks, and perhaps comparisons."""
+        """Returns the probes that the network knows of an algorithm: those of networks, and perhaps comparisons."""
         spec = ALGORITHMS[algorithm].transformed_spec
         return with_comparisons(spec) if self.interfaces.comparisons else spec
 
     def bind(self, algorithm: str) -> BoundReasoner:
-        """The network for one of its algorithms, with the encoders folded into processor and decoders."""
+        """Returns the network for one of its algorithms, with the encoders folded into processor and decoders."""
         self.check_algorithm(algorithm)
         spec = self.spec(algorithm)
         encoders = self.encoders[algorithm]
@@ -184,7 +184,7 @@ def _encoded(spec: Spec, hints: Hints) -> dict:
 
 
 class LastStep(eqx.Module):
-    """What the output decoders read: the features and hidden states of each sample's own last step."""
+    """The inputs of the output decoders: the features and hidden states of each sample's own last step."""
 
     scalars: Scalars
     hidden: Float[Array, "*batch node hidden"]
@@ -193,10 +193,10 @@ class LastStep(eqx.Module):
 
 
 class BoundNetwork(eqx.Module):
-    """A network for one algorithm that maps scalars to predictions: what runs at every step.
+    """A network for one algorithm that maps scalars to predictions. It runs at every step.
 
-    `Reasoner.bind` makes one of plain formulas. Whoever has a faster form of a network makes another, and hands the
-    function that does so to `unroll`.
+    `Reasoner.bind` makes one of plain formulas. A package with a faster form of a network makes another, and hands
+    the function that does so to `unroll`.
     """
 
     algorithm: eqx.AbstractVar[str]
@@ -209,12 +209,12 @@ class BoundNetwork(eqx.Module):
         return with_comparisons(ALGORITHMS[self.algorithm].transformed_spec, self.encoded)
 
     def inputs(self, batch: DeviceBatch) -> dict[str, Array]:
-        """The inputs of a batch as steps read them."""
+        """Returns the inputs of a batch as steps read them."""
         spec = ALGORITHMS[self.algorithm].transformed_spec
         return compare(spec, as_values(spec, batch.inputs, batch.num_nodes), self.encoded)
 
     def read(self, values: Values) -> Reading:
-        """What a step reads, of the values of all encoded probes."""
+        """Returns what a step reads of the values of all encoded probes."""
         chosen = {name: values[name] for name in self.encoded}
         return Reading.of(self.spec, chosen, values["pos"].shape[-1], self.whole)
 
@@ -227,7 +227,7 @@ class BoundNetwork(eqx.Module):
     def step(
         self, reading: Reading, hidden: Float[Array, "batch node hidden"], *, soften: bool = False
     ) -> tuple[LastStep, dict[str, Array], Feedback]:
-        """One step for a batch: the next hidden states, the logits of the next hints, and what is fed back of these.
+        """Runs one step for a batch; returns the next hidden states, the logits of the next hints, and their feedback.
 
         Of the feedback a network may make any part, or none: the rest is made of the logits. `soften` says that
         probabilities are fed back; without it the network makes none.
@@ -235,7 +235,7 @@ class BoundNetwork(eqx.Module):
 
     @abc.abstractmethod
     def outputs(self, last: LastStep) -> dict[str, Array]:
-        """The output logits of a batch."""
+        """Returns the output logits of a batch."""
 
 
 Bind = Callable[[Reasoner, str], BoundNetwork]
@@ -285,19 +285,19 @@ class BoundReasoner(BoundNetwork):
     def attention(
         self, reading: Reading, hidden: Float[Array, "batch node hidden"]
     ) -> tuple[Float[Array, "batch node hidden"], Float[Array, "batch node node node"] | None]:
-        """The next hidden states, and how much each third node k counts for the edge from i to j: (batch, i, j, k),
-        the mean over heads, for looking at; None if the processor has no attention over third nodes."""
+        """Returns the next hidden states, and how much each third node k counts for the edge from i to j: (batch, i, j,
+        k), the mean over heads, for looking at; None if the processor has no attention over third nodes."""
         scalars, terms = reading.scalars(self.num_node_scalars, self.whole), self._terms(reading.pointers(self.whole))
         process = jax.vmap(self.processor.step_attending)
         next_hidden, _, weights = process(scalars, reading.adjacency(self.spec), hidden, terms)
         return next_hidden, weights
 
     def _terms(self, pointers: dict[str, Pointer]) -> Pointer | None:
-        """What the logits of the processor's attention get of edge pointers."""
+        """Returns the terms that edge pointers add to the logits of the processor's attention."""
         return None if self.attention_terms is None else attention_terms(self.attention_terms, pointers)
 
 
 def first_values(network: BoundNetwork, batch: DeviceBatch) -> dict[str, Array]:
-    """What a network reads at the first step of a batch, probe by probe."""
+    """Returns what a network reads at the first step of a batch, probe by probe."""
     hints = {name: values[0] for name, values in batch.hints.items()}
     return {**network.inputs(batch), **as_values(network.spec, hints, batch.num_nodes)}

@@ -1,4 +1,4 @@
-"""The training objective: what every predicted probe costs."""
+"""The training objective: the loss of every predicted probe."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def loss(
     num_steps: Int[Array, ""] | None = None,
     bind: Bind | None = None,
 ) -> Float[Array, ""]:
-    """The sum of the losses of all outputs and hints, each the mean over its values that count.
+    """Returns the sum of the losses of all outputs and hints, each the mean over its values that count.
 
-    `num_steps` and `bind` as for `unroll`.
+    `num_steps` and `bind` are as for `unroll`.
     """
     output_logits, hint_logits = unroll(
         reasoner, batch, options=options, training=training, key=key, num_steps=num_steps, bind=bind
@@ -39,13 +39,13 @@ def loss(
 
 
 def output_losses(batch: DeviceBatch, logits: dict[str, Array]) -> dict[str, Float[Array, ""]]:
-    """The loss of every output."""
+    """Returns the loss of every output."""
     spec = ALGORITHMS[batch.algorithm].transformed_spec
     return {name: _mean(*_costs(spec[name], values, batch.outputs[name])) for name, values in logits.items()}
 
 
 def hint_losses(batch: DeviceBatch, logits: dict[str, Array]) -> dict[str, Float[Array, ""]]:
-    """The loss of every hint: the prediction of step i is compared with the hint of step i + 1."""
+    """Returns the loss of every hint: the prediction of step i is compared with the hint of step i + 1."""
     spec = ALGORITHMS[batch.algorithm].transformed_spec
     sums, numbers = {}, {}
     for name, values in logits.items():
@@ -74,7 +74,7 @@ def _mean(cost: Array, counts: Array) -> Float[Array, ""]:
 
 
 def _costs(probe: Probe, logits: Array, truth: Array) -> tuple[Array, Array]:
-    """The cost of every predicted value, and which of them count."""
+    """Returns the loss of every predicted value, and which of them count."""
     match probe.kind:
         case Kind.SCALAR:
             return (logits - truth) ** 2, jnp.ones(logits.shape, bool)

@@ -1,4 +1,4 @@
-"""Decoders of pointers: how strongly every node, or every edge, points to every node.
+"""Decoders of pointers: they predict how strongly every node, or every edge, points to every node.
 
 With the Linears a, b and d of nodes and e of edges, of a pointer from node i to node p, and from edge (i, j) to node k:
 
@@ -12,7 +12,7 @@ the node:
 
     logit_ip = w max(a_i, b_p + e_pi + e'_ip) + c + sum_q gamma_i,q P_ip,q
 
-Of pointers from edges, see `edge_pointers`.
+For pointers from edges, see `edge_pointers`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from narkit.spec import Kind, Location, Probe
 
 
 def points(probe: Probe) -> bool:
-    """Whether the values of a probe are nodes."""
+    """Returns whether the values of a probe are nodes."""
     return probe.kind in (Kind.POINTER, Kind.PERMUTATION_POINTER)
 
 
@@ -50,7 +50,7 @@ class PointerDecoder(eqx.Module):
         edge_scalars: Float[Array, "batch node node scalar"],
         *edge_latents: Float[Array, "batch node node latent"],
     ) -> Float[Array, "batch node *node_or_nodes"]:
-        """The logits. `nodes` are the outputs of all Linears of nodes."""
+        """Returns the logits. `nodes` are the outputs of all Linears of nodes."""
         width = self.score.weight.shape[0]
         of_nodes = [nodes[..., start : start + width] for start in self.columns]
         of_edges = self.on_edges(edge_scalars, *edge_latents)
@@ -61,7 +61,7 @@ class PointerDecoder(eqx.Module):
 
 
 class KeptPointers(eqx.Module):
-    """What the logits of a pointer from nodes get of the pointers that were read."""
+    """The terms that pointers which were read add to the logits of a pointer from nodes."""
 
     on_nodes: FoldedLinear  # the gates gamma
     columns: tuple[int, ...] = eqx.field(static=True)  # where the pointers are among the scalars of an edge
@@ -69,13 +69,13 @@ class KeptPointers(eqx.Module):
     def __call__(
         self, nodes: Sequence[Float[Array, "batch node _"]], edge_scalars: Float[Array, "batch node node scalar"]
     ) -> Float[Array, "batch node node"]:
-        """`nodes` is what Linears of nodes read."""
+        """Returns the terms. `nodes` is what Linears of nodes read."""
         pointers = jnp.stack([edge_scalars[..., column] for column in self.columns], axis=-1)
         return jnp.sum(self.on_nodes(*nodes)[:, :, None] * pointers, axis=-1)
 
 
 def _from_nodes(nodes: list[Array], edges: Array, score: Linear) -> Float[Array, "node node"]:
-    """The logits of one sample."""
+    """Returns the logits of one sample."""
     first, second = nodes
     # The pointer from i to p is encoded on the edge (i, p) but decoded from (p, i), as in the reference.
     ends = jnp.maximum(first[:, None], jnp.swapaxes(second[:, None] + edges, 0, 1))
@@ -83,7 +83,7 @@ def _from_nodes(nodes: list[Array], edges: Array, score: Linear) -> Float[Array,
 
 
 def _from_edges(nodes: list[Array], edges: Array, score: Linear) -> Float[Array, "node node node"]:
-    """The logits of one sample."""
+    """Returns the logits of one sample."""
     first, second, third = nodes
     pairs = first[:, None] + second[None] + edges
     return triplets.edge_pointer_logits(pairs, third, score.weight[:, 0]) + score.bias

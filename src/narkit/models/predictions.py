@@ -1,4 +1,4 @@
-"""From logits to values: soft ones that are fed back into the network, and hard ones that are scored."""
+"""The conversion of logits to values: soft ones that are fed back into the network, and hard ones that are scored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GUMBEL_EPSILON = 1e-12
 def log_sinkhorn(
     logits: Float[Array, "*batch node node"], steps: int, key: PRNGKeyArray | None = None
 ) -> Float[Array, "*batch node node"]:
-    """The logarithm of a nearly doubly stochastic matrix with an empty diagonal (Mena et al., 2018).
+    """Returns the logarithm of a nearly doubly stochastic matrix with an empty diagonal (Mena et al., 2018).
 
     With a key, Gumbel noise is added first; training does so.
     """
@@ -39,7 +39,7 @@ def log_sinkhorn(
 
 
 def finish_logits(spec: Spec, logits: Mapping[str, Array], key: PRNGKeyArray | None) -> dict[str, Array]:
-    """The logits as decoders give them out: those of permutations pass through Sinkhorn's iteration."""
+    """Returns logits as decoders give them out: those of permutations pass through Sinkhorn's iteration."""
     finished = dict(logits)
     permutations = [name for name in logits if spec[name].kind is Kind.PERMUTATION_POINTER]
     keys = [None] * len(permutations) if key is None else jax.random.split(key, len(permutations))
@@ -49,7 +49,7 @@ def finish_logits(spec: Spec, logits: Mapping[str, Array], key: PRNGKeyArray | N
 
 
 def soften(probe: Probe, logits: Array) -> Array:
-    """Values that gradients flow through: probabilities, or scalars as they are."""
+    """Returns values that gradients flow through: probabilities, or scalars as they are."""
     match probe.kind:
         case Kind.SCALAR:
             return logits
@@ -67,7 +67,7 @@ def soften(probe: Probe, logits: Array) -> Array:
 
 @jax.custom_vjp
 def _softmax(logits: Array) -> Array:
-    """Softmax over the last axis, whose gradient needs the result only. A loop over time keeps that."""
+    """Computes a softmax over the last axis, whose gradient needs the result only. A loop over time saves that."""
     return jax.nn.softmax(logits, axis=-1)
 
 
@@ -85,7 +85,7 @@ _softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
 def harden(probe: Probe, logits: Array) -> Array:
-    """The likeliest values, in the form that networks read; no gradient flows through them."""
+    """Returns the likeliest values, in the form that networks read; no gradient flows through them."""
     match probe.kind:
         case Kind.SCALAR:
             return jax.lax.stop_gradient(logits)
@@ -103,8 +103,8 @@ def harden(probe: Probe, logits: Array) -> Array:
 
 
 def decode_outputs(spec: Spec, logits: Mapping[str, Array]) -> dict[str, Array]:
-    """Predicted outputs, or hints, in the stored form and under the raw names: pointers are indices, a permutation and
-    its first-node mask are one predecessor pointer again."""
+    """Returns predicted outputs, or hints, in the stored form and under the raw names: pointers are indices, a
+    permutation and its first-node mask are one predecessor pointer again."""
     first_masks = {first_mask_name(name) for name in logits if spec[name].kind is Kind.PERMUTATION_POINTER}
     decoded = {}
     for name, values in logits.items():

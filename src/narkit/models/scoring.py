@@ -15,14 +15,14 @@ from narkit.spec import Kind, Probe, Stage, first_mask_name, stage_of
 
 @runtime_checkable
 class HasOutputs(Protocol):
-    """What `narkit.predict` returns, as far as scoring is concerned; this file needs no JAX."""
+    """The result of `narkit.predict`, as far as scoring is concerned; this file needs no JAX."""
 
     @property
     def outputs(self) -> Mapping[str, Any]: ...
 
 
 def evaluate(algorithm: str, predictions: HasOutputs | Mapping[str, Any], batch: Batch) -> dict[str, float]:
-    """The score of every output, and under "score" their mean.
+    """Returns the score of every output, and under "score" their mean.
 
     `predictions` is what `narkit.predict` returns, or a mapping of decoded outputs under the raw names. Masks score by
     F1 pooled over the whole batch, everything else by accuracy; values that are masked out do not count.
@@ -59,7 +59,7 @@ def evaluate(algorithm: str, predictions: HasOutputs | Mapping[str, Any], batch:
 
 
 def _hint_score(name: str, probe: Probe, predicted: np.ndarray, batch: Batch) -> float:
-    """The score of one hint over all steps but the first, which networks are given; not a number if there are none."""
+    """Returns a hint's score over all steps but the first, which networks are given; not a number if there are none."""
     truth = batch.hints[name][1:]
     if predicted.shape[1:] != truth.shape[1:] or len(predicted) < len(truth):
         raise BatchError(f"hint {name!r}: expected predictions of shape {truth.shape}, got {predicted.shape}")
@@ -68,7 +68,7 @@ def _hint_score(name: str, probe: Probe, predicted: np.ndarray, batch: Batch) ->
 
 
 def raw_outputs(batch: Batch) -> dict[str, np.ndarray]:
-    """A batch's outputs under the raw names: a permutation and its first-node mask are one pointer again."""
+    """Returns a batch's outputs under the raw names: a permutation and its first-node mask are one pointer again."""
     if not batch.transformed:
         return dict(batch.outputs)
     entry = ALGORITHMS[batch.algorithm]
@@ -83,7 +83,7 @@ def raw_outputs(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def score(probe: Probe, predicted: np.ndarray, truth: np.ndarray) -> float:
-    """The score of one probe over all given samples."""
+    """Returns the score of one probe over all given samples."""
     match probe.kind:
         case Kind.SCALAR:
             return float(np.mean((predicted - truth) ** 2))
@@ -100,7 +100,7 @@ def score(probe: Probe, predicted: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _pooled_f1(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """F1 over all values that count; precision or recall without any case is 1."""
+    """Returns F1 over all values that count; precision or recall without any case is 1."""
     counts = truth != -1
     true_positives = np.sum(predicted & (truth == 1))
     false_positives = np.sum(predicted & (truth == 0) & counts)

@@ -114,7 +114,7 @@ def load(path: str | os.PathLike) -> Reasoner:
 
 
 def _options_of(reasoner: Reasoner) -> dict[str, Any]:
-    """The options that make the processor again by its name; an error if a file cannot say both."""
+    """Returns the options that make the processor again by its name; raises if a file cannot say both."""
     name = reasoner.processor_name
     if name not in PROCESSORS:
         raise ValueError(
@@ -127,7 +127,7 @@ def _options_of(reasoner: Reasoner) -> dict[str, Any]:
 
 
 def _skeleton(header: Mapping[str, Any]) -> Reasoner:
-    """The reasoner that a header describes, with shapes in place of arrays: nothing is computed.
+    """Returns the reasoner that a header describes, with shapes in place of arrays: nothing is computed.
 
     It is kept, since tables are made of hundreds of files, and making it takes longer than reading one.
     """
@@ -149,7 +149,7 @@ def _kept_skeleton(written: str, stands_for: tuple[Any, ...], numbers: np.dtype)
 
 
 def _tensors(reasoner: Reasoner) -> dict[str, Any]:
-    """The parameters by their path in the network, in the order of its leaves."""
+    """Returns the parameters by their path in the network, in the order of its leaves."""
     leaves = jax.tree_util.tree_leaves_with_path(reasoner)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
@@ -158,7 +158,7 @@ ENTRIES = {"algorithms": list, "processor": str, "processor_options": dict, "hid
 
 
 def _check_entries(path: str | os.PathLike, header: dict[str, Any]) -> None:
-    """Raises if the metadata do not say all of the network, each of its type."""
+    """Raises if the metadata do not describe the whole network, each entry of its type."""
     for name, kind in ENTRIES.items():
         if name not in header:
             raise ModelFileError(f"{path}: expected the entry {name!r} in the metadata, got {sorted(header)}")
@@ -168,7 +168,7 @@ def _check_entries(path: str | os.PathLike, header: dict[str, Any]) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the tensors of a file."""
+    """Reads the header and the tensors of a file."""
     if not path.is_file():
         raise FileNotFoundError(f"expected a file written by narkit.save, but there is none at {path}")
     try:

@@ -30,28 +30,28 @@ _Choice = TypeVar("_Choice", bound=enum.StrEnum)
 
 
 class Reads(enum.StrEnum):
-    """Which features of nodes the attention reads."""
+    """The features of nodes that the attention reads."""
 
     INPUTS = "inputs"  # x, the encoder's
     BOTH = "both"  # [x || hidden], the hidden state of the step before, too
 
 
 class Scale(enum.StrEnum):
-    """How logits grow with the number of nodes n: a softmax that is sharp over 16 nodes is not over 64."""
+    """The growth of logits with the number of nodes n: a softmax that is sharp over 16 nodes is not over 64."""
 
     NONE = "none"  # not at all
     LOG = "log"  # by log n / log 16
 
 
 class ThirdEdges(enum.StrEnum):
-    """Which way the edges lead that i and j have in common with the third node k."""
+    """The direction of the edges that i and j have in common with the third node k."""
 
     TO = "to"  # the third node: e_ik and e_jk
     FROM = "from"  # the third node: e_ki and e_kj
 
 
 class ValuesOf(enum.StrEnum):
-    """Whose edge in common with the third node k is mixed into the latents of the edge from i to j."""
+    """The edge in common with the third node k that is mixed into the latents of the edge from i to j."""
 
     SENDER = "sender"  # that of i
     RECEIVER = "receiver"  # that of j
@@ -202,8 +202,9 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None = None,
         hidden: Float[Array, "node hidden"] | None = None,
     ) -> Float[Array, "node node hidden"]:
-        """The edge latents. `mask` allows k where mask[i, k] or mask[j, k]; where it allows none, nothing is attended
-        to, and without further options the latents are zero. `hidden` is needed if the layer reads hidden states.
+        """Returns the edge latents. `mask` allows k where mask[i, k] or mask[j, k]; where it allows none, nothing is
+        attended to, and without further options the latents are zero. `hidden` is needed if the layer reads hidden
+        states.
         """
         read = self._read(nodes, hidden)
         weights = self._attend(*self._vectors_of_pairs(read, edges, graph), mask)
@@ -221,7 +222,7 @@ class TripletEdgeAttention(eqx.Module):
         return self.finish(mixed)
 
     def _read(self, nodes: Array, hidden: Array | None) -> Array:
-        """The features z of nodes."""
+        """Returns the features z of nodes."""
         if self.reads is None:
             return nodes
         if hidden is None:
@@ -230,13 +231,13 @@ class TripletEdgeAttention(eqx.Module):
 
     @property
     def goes_beyond(self) -> bool:
-        """Whether an option adds something to the aggregated values, or follows them."""
+        """True if an option adds something to the aggregated values, or follows them."""
         return any(part is not None for part in (self.further_values, self.residual, self.maxima, self.norm))
 
     def vectors_of_pairs(
         self, nodes: Array, edges: Array, graph: Array, hidden: Array | None = None
     ) -> tuple[Array, Array, Array]:
-        """The vectors of pairs (i, j), (i, k) and (j, k) that t is the sum of."""
+        """Returns the vectors of pairs (i, j), (i, k) and (j, k) that t is the sum of."""
         return self._vectors_of_pairs(self._read(nodes, hidden), edges, graph)
 
     def _vectors_of_pairs(self, read: Array, edges: Array, graph: Array) -> tuple[Array, Array, Array]:
@@ -248,18 +249,18 @@ class TripletEdgeAttention(eqx.Module):
         return with_reverses(pairs, self.reversed_edges, edges)
 
     def towards_third(self, edges: Float[Array, "node node _"]) -> Float[Array, "node node _"]:
-        """What stands at (i, k) and (j, k) for the edges that i and j have in common with the third node."""
+        """Returns, at (i, k) and (j, k), the edges that i and j have in common with the third node."""
         return edges if self.third_edges is None else reverse(edges)
 
     @property
     def edge_of_values(self) -> str:
-        """Of which of these edges the values are."""
+        """The one of these edges that the values are of."""
         return "ik" if self.values_of is None else "jk"
 
     def mix(
         self, weights: Float[Array, "head node node node"], values: Float[Array, "node node hidden"], edge: str = "ik"
     ) -> Float[Array, "node node hidden"]:
-        """The weighted sum of the values of the edges from i to k, or of other edges of the triplet."""
+        """Returns the weighted sum of the values of the edges from i to k, or of other edges of the triplet."""
         if len(self.attention) == 1 and edge == "ik":  # as one product, whose result the compiler need not transpose
             return weights[0] @ values
         by_head = values.reshape(*values.shape[:2], *self.attention.shape)
@@ -267,19 +268,19 @@ class TripletEdgeAttention(eqx.Module):
 
     @property
     def further_edges(self) -> tuple[str, ...]:
-        """Of which edges of a triplet there are further values."""
+        """The edges of a triplet of which there are further values."""
         far = ("kj", "jk") if self.both_directions else ("kj",)
         return (("ki",) if self.both_directions else ()) + (far if self.values_of_kj else ())
 
     def finish(self, mixed: Float[Array, "node node hidden"]) -> Float[Array, "node node hidden"]:
-        """The edge latents, from all that is added up."""
+        """Returns the edge latents, from all that is added up."""
         latents = self.activation(mixed)
         return latents if self.norm is None else self.norm(latents)
 
     def aggregate(
         self, weights: Float[Array, "head node node node"], values: Float[Array, "node node hidden"]
     ) -> Float[Array, "node node hidden"]:
-        """The edge latents, from attention weights and values, of a layer that adds nothing to these."""
+        """Returns the edge latents, from attention weights and values, of a layer that adds nothing to these."""
         return self.activation(self.mix(weights, values, self.edge_of_values))
 
     def attention_weights(
@@ -290,11 +291,11 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None = None,
         hidden: Float[Array, "node hidden"] | None = None,
     ) -> Float[Array, "head node node node"]:
-        """How much each third node k counts for the edge from i to j: (head, i, j, k), for looking at."""
+        """Returns how much each third node k counts for the edge from i to j: (head, i, j, k), for looking at."""
         return self._attend(*self.vectors_of_pairs(nodes, edges, graph, hidden), mask)
 
     def bind(self, bases: Bases) -> BoundTripletEdgeAttention | DenseTripletEdgeAttention:
-        """The layer for factored features: every Linear is folded into the bases.
+        """Returns the layer for factored features: every Linear is folded into the bases.
 
         What a subclass computes is its own, so it gets dense features, as when it is called.
         """
@@ -317,7 +318,7 @@ class TripletEdgeAttention(eqx.Module):
         )
 
     def _bind_nodes(self, bases: Bases, linear: Linear) -> NodeMap:
-        """A Linear of z for what is read: scalars, hidden states, or both."""
+        """Returns a Linear of z for what is read: scalars, hidden states, or both."""
         if self.reads is None:
             return bases.node.through(linear)
         return fold(linear, bases.node, [self.graph.bias.shape[0]])
@@ -339,9 +340,9 @@ class TripletEdgeAttention(eqx.Module):
         mask: Mask | None,
         terms: Float[Array, "node node node"] | None = None,
     ) -> Float[Array, "head node node node"]:
-        """Attention weights from logits: the softmax over the third nodes that the mask allows.
+        """Computes attention weights from logits: the softmax over the third nodes that the mask allows.
 
-        `terms` are added to the logits of all heads, behind their scale: a reasoner tells of edge pointers so.
+        `terms` are added to the logits of all heads, after their scale: in this way a reasoner passes edge pointers.
         """
         logits = logits + self.attention_bias[:, None, None, None]
         if self.scale is not None:
@@ -354,12 +355,12 @@ class TripletEdgeAttention(eqx.Module):
 
 
 def growth(num_nodes: int) -> float:
-    """c_n, by which logits grow with the number of nodes; 1 for the largest graphs of training."""
+    """Returns c_n, by which logits grow with the number of nodes; 1 for the largest graphs of training."""
     return math.log(num_nodes) / math.log(REFERENCE_SIZE)
 
 
 def _choice(option: str, value: str, choices: type[_Choice]) -> _Choice | None:
-    """The choice of that name; None for the first, which is the paper's."""
+    """Returns the choice of that name; None for the first, which is the paper's."""
     chosen = choice(option, value, choices)
     return None if chosen is next(iter(choices)) else chosen
 
@@ -367,7 +368,7 @@ def _choice(option: str, value: str, choices: type[_Choice]) -> _Choice | None:
 def _masked_softmax(
     logits: Float[Array, "head node node node"], allowed: Bool[Array, "node node node"]
 ) -> Float[Array, "head node node node"]:
-    """Softmax over the allowed third nodes; all zero where none is allowed."""
+    """Computes the softmax over the allowed third nodes; all zero where none is allowed."""
     highest = jnp.max(jnp.where(allowed, logits, -jnp.inf), axis=-1, keepdims=True)
     highest = jax.lax.stop_gradient(jnp.where(jnp.isfinite(highest), highest, 0.0))
     unnormalised = jnp.where(allowed, jnp.exp(jnp.where(allowed, logits - highest, 0.0)), 0.0)

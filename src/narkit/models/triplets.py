@@ -25,7 +25,7 @@ def attention_logits(
     weights: Float[Array, "head width"],
     slope: float,
 ) -> Float[Array, "head node node node"]:
-    """Logits of Triplet Edge Attention: `sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, per head.
+    """Computes logits of Triplet Edge Attention: `sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, per head.
 
     The heads split the hidden features: `head * width = hidden`. Loops over time keep them for the backward pass.
     """
@@ -55,7 +55,7 @@ def _attention_forward(pair_ij, pair_ik, pair_jk, weights, slope):
 
 
 def attention_backward(slope, saved, cotangent):
-    """The gradients of the logits, from `(pair_ij, pair_ik, pair_jk, weights)` and their cotangent."""
+    """Returns the gradients of the logits, from `(pair_ij, pair_ik, pair_jk, weights)` and their cotangent."""
     whole = _pull_back(partial(triplet_formulas.attention_logits, slope=slope))
     by_rows = partial(_attention_backward_by_rows, slope=slope)
     return lax.platform_dependent(*saved, cotangent, cpu=by_rows, default=whole)
@@ -82,12 +82,12 @@ _attention.defvjp(_attention_forward, attention_backward)
 
 
 def _pull_back(function):
-    """`(arguments..., cotangent) -> cotangents of the arguments` of a plain formula."""
+    """Returns `(arguments..., cotangent) -> cotangents of the arguments` of a plain formula."""
     return lambda *inputs: jax.vjp(function, *inputs[:-1])[1](inputs[-1])
 
 
 def _row_of_triplets(pairs_ij, pairs_ik, pair_jk):
-    """All triplets (i, j, k) with the same i."""
+    """Returns all triplets (i, j, k) with the same i."""
     return pairs_ij[:, None] + pairs_ik[None, :] + pair_jk
 
 
@@ -96,14 +96,14 @@ def _leaky(t, slope):
 
 
 def _head_products(values, weights):
-    """The features of each head times its weights: (j, k, hidden) -> (head, j, k). As products, faster than sums."""
+    """Weights and sums the features of each head: (j, k, hidden) -> (head, j, k). As products, faster than sums."""
     if len(weights) == 1:
         return (values @ weights[0])[None]
     return jnp.einsum("jkmw,mw->mjk", values.reshape(*values.shape[:2], *weights.shape), weights)
 
 
 def _weight_gradient(d_logits, values):
-    """The gradient of the weights of `_head_products`, flat: (head, j, k), (j, k, hidden) -> (hidden,)."""
+    """Computes the gradient of the weights of `_head_products`, flat: (head, j, k), (j, k, hidden) -> (hidden,)."""
     num_heads = len(d_logits)
     values = values.reshape(-1, num_heads, values.shape[-1] // num_heads)
     if num_heads == 1:
@@ -112,14 +112,14 @@ def _weight_gradient(d_logits, values):
 
 
 def _spread_heads(values, width):
-    """What each head has, for all of its features: (head, j, k) -> (j, k, hidden)."""
+    """Repeats what each head has for all of its features: (head, j, k) -> (j, k, hidden)."""
     return jnp.repeat(jnp.moveaxis(values, 0, -1), width, axis=-1)
 
 
 def triplet_max(
     pair_ij: Float[Array, "node node width"], pair_ik: Float[Array, "node node width"]
 ) -> Float[Array, "node node width"]:
-    """`max_i (u_ij + w_ik)`: the max-plus product that Triplet-GMPNN reduces its triplets with."""
+    """Computes `max_i (u_ij + w_ik)`: the max-plus product that Triplet-GMPNN reduces its triplets with."""
 
     return _max(pair_ij, pair_ik)
 
@@ -149,7 +149,7 @@ def _max_backward(saved, cotangent):
 
 
 def _max_backward_by_rows(pair_ij, pair_ik, best, cotangent):
-    """As for `jnp.max`, nodes that tie share the gradient in equal parts."""
+    """Computes the gradient of `triplet_max`. As for `jnp.max`, nodes that tie share it in equal parts."""
 
     def is_best(pairs):
         return (pairs[0][:, None] + pairs[1][None, :] == best).astype(best.dtype)
@@ -171,7 +171,7 @@ _max.defvjp(_max_forward, _max_backward)
 def edge_pointer_logits(
     edges: Float[Array, "node node hidden"], nodes: Float[Array, "node hidden"], weights: Float[Array, " hidden"]
 ) -> Float[Array, "node node node"]:
-    """`sum_h w_h max(a_ij, d_k)_h`: how strongly the edge from i to j points to k."""
+    """Computes `sum_h w_h max(a_ij, d_k)_h`: how strongly the edge from i to j points to k."""
     return _pointer(edges, nodes, weights)
 
 
@@ -195,7 +195,7 @@ def _pointer_backward(saved, cotangent):
 
 
 def _pointer_backward_by_rows(edges, nodes, weights, cotangent):
-    """As for `jnp.maximum`, an edge and a node that tie take half of the gradient each."""
+    """Computes gradients of `edge_pointer_logits`. As for `jnp.maximum`, an edge and a node that tie take half each."""
 
     def row(carry, inputs):
         d_nodes, d_weights = carry

@@ -27,7 +27,7 @@ from narkit.settings import choice
 
 
 class Reprediction(enum.StrEnum):
-    """In which form predicted hints are fed back."""
+    """The form in which predicted hints are fed back."""
 
     SOFT = "soft"  # probabilities, which gradients flow through
     HARD = "hard"  # the likeliest values
@@ -36,7 +36,7 @@ class Reprediction(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Unrolling:
-    """How a network runs over the steps: options of a call, not of the network.
+    """The way in which a network runs over the steps: options of a call, not of the network.
 
     `teacher_forcing` is the probability with which a sample reads the true hints in place of predicted ones at a
     step of training. `hint_gradient` multiplies the gradient that flows back from what a step reads of predicted hints
@@ -55,7 +55,7 @@ class Unrolling:
         object.__setattr__(self, "reprediction", choice("reprediction", self.reprediction, Reprediction))
 
     def is_hard(self, training: bool) -> bool:
-        """Whether the likeliest values are fed back."""
+        """Returns whether the likeliest values are fed back."""
         on_eval = self.reprediction is Reprediction.HARD_ON_EVAL
         return self.reprediction is Reprediction.HARD or (on_eval and not training)
 
@@ -89,7 +89,7 @@ def unroll(
     `num_steps` is how many steps to run, by default as many as the longest sample needs. Under `jax.vmap` over seeds
     give one number for all, so that the loop stays a single one.
 
-    `bind` makes what runs at every step, by default `Reasoner.bind`, the plain formulas.
+    `bind` makes the network that runs at every step; the default is `Reasoner.bind`, the plain formulas.
     """
     network = reasoner.bind(batch.algorithm) if bind is None else bind(reasoner, batch.algorithm)
     spec, num_nodes, batch_size = network.spec, batch.num_nodes, len(batch.lengths)
@@ -120,13 +120,13 @@ def unroll(
 
 
 def _at(hints: dict[str, Array], step: AnyArray | np.integer | int) -> dict[str, Array]:
-    """The true hints of a step, as they are stored."""
+    """Returns the true hints of a step, as they are stored."""
     return {name: values[step] for name, values in hints.items()}
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def damp(factor: float, values: PyTree) -> PyTree:
-    """The values as they are; the gradient that flows back through them is multiplied with the factor."""
+    """Returns the values as they are; the gradient that flows back through them is multiplied with the factor."""
     return values
 
 
@@ -142,7 +142,7 @@ damp.defvjp(_damp_forward, _damp_backward)
 
 
 class StepData(eqx.Module):
-    """What steps read that is the same at all of them. No gradient flows to it."""
+    """The data that all steps read alike. No gradient flows to it."""
 
     inputs: Values
     hints: dict[str, Array] | None  # the true ones of all steps, if they are read
@@ -168,7 +168,7 @@ class Step:
     def __call__(
         self, network: BoundNetwork, data: StepData, i: Int[AnyArray, ""], carry: Carry
     ) -> tuple[Carry, dict[str, Array], LastStep]:
-        """The next carry, what is kept of the predicted hints, and what output decoders read of a last step."""
+        """Returns the next carry, what is kept of the predicted hints, and what output decoders read of a last step."""
         hidden, feedback = carry
         if self.hint_gradient != 1.0:
             feedback = damp(self.hint_gradient, feedback)  # type: ignore[assignment]
@@ -183,7 +183,7 @@ class Step:
         return self.keep_hints(logits, _at(data.hints, i + 1), data.lengths > i + 1)
 
     def _next_feedback(self, data: StepData, i: AnyArray, logits: dict[str, Array], made: Feedback) -> Feedback:
-        """Predicted hints, or true ones for samples that are teacher-forced. `made`: what the network made of it."""
+        """Returns predicted hints, or true ones for teacher-forced samples. `made` is what the network has made."""
         if not self.feeds_back:
             return Feedback()
         revise = predictions.harden if self.hard else predictions.soften
@@ -199,7 +199,7 @@ class Step:
         return jax.tree.map(functools.partial(choose, self._forced(data, i)), true, predicted)
 
     def _forced(self, data: StepData, i: AnyArray) -> Bool[Array, " batch"]:
-        """The samples that read true hints at the next step."""
+        """Returns the samples that read true hints at the next step."""
         batch_size = len(data.lengths)
         if self.teacher_forcing == 1.0:
             return jnp.ones(batch_size, bool)

@@ -28,7 +28,7 @@ class EdgeDecoders(eqx.Module):
         edge_scalars: Float[Array, "batch node node scalar"],
         *edge_latents: Float[Array, "batch node node latent"],
     ) -> list[Float[Array, "batch node node _"]]:
-        """The logits of every probe."""
+        """Returns the logits of every probe."""
         if self.on_edges.merged is None:
             return []
         width = sum(self.on_edges.widths)
@@ -50,7 +50,7 @@ class GraphDecoders(eqx.Module):
         hidden: Float[Array, "batch node hidden"],
         next_hidden: Float[Array, "batch node hidden"],
     ) -> list[Float[Array, "batch _"]]:
-        """The logits of every probe."""
+        """Returns the logits of every probe."""
         features = jnp.concatenate([self.node_features(scalars.node), hidden, next_hidden], axis=-1)
         pooled = jax.vmap(max_over_first)(features)
         from_graph = self.on_graph.split(self.on_graph(scalars.graph))

@@ -23,7 +23,7 @@ from narkit.models.processors.team import TEAM
 from narkit.models.processors.triplet_gmpnn import TripletGMPNN, TripletGPGN, TripletMPNN, TripletPGN
 
 ProcessorFactory = Callable[..., Processor]
-"""What makes a processor: `(hidden_size, key=...)`. A class, or a `functools.partial` of one with options."""
+"""A function `(hidden_size, key=...)` that makes a processor: a class, or a `functools.partial` of one with options."""
 
 
 class ProcessorRegistry(dict[str, ProcessorFactory]):
@@ -60,7 +60,7 @@ PROCESSORS = ProcessorRegistry(
 
 
 def make_processor(processor: str | ProcessorFactory, hidden_size: int, *, key: PRNGKeyArray) -> Processor:
-    """A processor by name or from a configured class."""
+    """Makes a processor by name or from a configured class."""
     factory = PROCESSORS[processor] if isinstance(processor, str) else processor
     made = factory(hidden_size, key=key)
     if not isinstance(made, Processor):
@@ -72,7 +72,7 @@ def make_processor(processor: str | ProcessorFactory, hidden_size: int, *, key: 
 
 
 def describe_processor(processor: str | ProcessorFactory) -> tuple[str, str]:
-    """The name and, as JSON, the options that make this processor again.
+    """Returns the name and, as JSON, the options that make this processor again.
 
     Plain strings, so that networks made alike have equal structures. A class without a name in `PROCESSORS` gives its
     own name in angle brackets, options that JSON cannot express an empty string; only saving needs either.
@@ -91,8 +91,8 @@ def describe_processor(processor: str | ProcessorFactory) -> tuple[str, str]:
 
 
 def written_out(name: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    """The class and, as JSON, all options of a named processor, so that `team_plus` and `team` with its options are the
-    same. A file of weights has the one, a configuration the other."""
+    """Returns the class and, as JSON, all options of a named processor, so that `team_plus` and `team` with its options
+    are the same. A file of weights has the one, a configuration the other."""
     factory = PROCESSORS[name]
     if not isinstance(factory, functools.partial):
         return name, json.dumps(dict(options), sort_keys=True)

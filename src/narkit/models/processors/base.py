@@ -1,4 +1,4 @@
-"""What a processor is: the part of a reasoner that turns features and a hidden state into the next hidden state."""
+"""The base classes of processors, which turn features and a hidden state into the next hidden state."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Triplets = Float[Array, "node node node"]
 
 
 class BoundProcessor(eqx.Module):
-    """A processor with the encoders' bases folded in: what runs at every step, for one sample."""
+    """A processor with the encoders' bases folded in. It runs at every step, for one sample."""
 
     @abc.abstractmethod
     def __call__(self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden) -> Hidden:
-        """The next hidden state."""
+        """Returns the next hidden state."""
 
     def edge_latents(self, scalars: Scalars, hidden: Hidden) -> Float[Array, "node node latent"] | None:
-        """What decoders read beside the encoded edges, if anything."""
+        """Returns what decoders read beside the encoded edges, if anything."""
         return None
 
     def with_latents(
         self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden
     ) -> tuple[Hidden, Float[Array, "node node latent"] | None]:
-        """The next hidden state and the edge latents, which may have parts in common."""
+        """Returns the next hidden state and the edge latents, which may have parts in common."""
         return self(scalars, adjacency, hidden), self.edge_latents(scalars, hidden)
 
     def attend(
         self, scalars: Scalars, hidden: Hidden, terms: Triplets | None
     ) -> tuple[Float[Array, "node node latent"] | None, Triplets | None]:
-        """The edge latents, and the weights of the attention over third nodes, if it has one (`Processor.attends`).
+        """Returns the edge latents and, if there is an attention over third nodes (`Processor.attends`), its weights.
 
         `terms` are added to the logits of that attention. Several heads have them in common, and give their mean.
         """
@@ -44,14 +44,14 @@ class BoundProcessor(eqx.Module):
     def step_attending(
         self, scalars: Scalars, adjacency: Adjacency, hidden: Hidden, terms: Triplets | None
     ) -> tuple[Hidden, Float[Array, "node node latent"] | None, Triplets | None]:
-        """The next hidden state and what `attend` gives."""
+        """Returns the next hidden state and what `attend` gives."""
         return *self.with_latents(scalars, adjacency, hidden), None
 
 
 class Processor(eqx.Module):
     """The parameters of a processor. `latent_size` is the width of its `edge_latents`, 0 if it has none.
 
-    `attends` says that it has an attention over third nodes, which can be told of edge pointers.
+    `attends` says that it has an attention over third nodes, to whose logits edge pointers can be added.
     """
 
     latent_size: eqx.AbstractVar[int]
@@ -77,7 +77,7 @@ class DenseProcessor(Processor):
         adjacency: Adjacency,
         hidden: Hidden,
     ) -> Hidden:
-        """The next hidden state."""
+        """Returns the next hidden state."""
 
     def bind(self, bases: Bases) -> BoundProcessor:
         return _BoundDenseProcessor(self, bases)

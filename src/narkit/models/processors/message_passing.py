@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
-from narkit.models.layers import LayerNorm, Linear, max_over_first, side_by_side, split_outputs
+from narkit.models.layers import LayerNorm, Linear, concatenated, max_over_first, split_outputs
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
 
 NO_MESSAGE = -1e6  # what a node that may not send contributes to the maximum
@@ -27,26 +27,26 @@ INITIAL_GATE_BIAS = -3.0  # gates start nearly closed
 
 
 Senders = Callable[[Adjacency], Adjacency | None]
-"""Chooses from the adjacency who may send to whom; None stands for everyone to everyone."""
+"""Chooses from the adjacency which nodes may send to which; None stands for everyone to everyone."""
 
 
 def everyone(adjacency: Adjacency) -> None:
-    """Every node sends to every node."""
+    """Lets every node send to every node."""
     return None
 
 
 def neighbours(adjacency: Adjacency) -> Adjacency:
-    """Nodes send along pointers and edges, and to themselves."""
+    """Lets nodes send along pointers and edges, and to themselves."""
     return adjacency
 
 
 def only_oneself(adjacency: Adjacency) -> Adjacency:
-    """No node hears another."""
+    """Lets no node hear another."""
     return jnp.eye(len(adjacency), dtype=bool)
 
 
 class Gate(eqx.Module):
-    """How far the hidden state moves towards its update."""
+    """The gate that moves the hidden state towards its update."""
 
     from_nodes: Linear
     from_messages: Linear
@@ -92,10 +92,10 @@ class MessagePassing(eqx.Module):
             on_nodes.append(self.gate.from_nodes)
             on_messages.append(self.gate.from_messages)
         return BoundMessagePassing(
-            on_nodes=fold(side_by_side(on_nodes), bases.node, [hidden_size]),
+            on_nodes=fold(concatenated(on_nodes), bases.node, [hidden_size]),
             graph=bases.graph.through(self.graph),
             mlp=self.mlp,
-            on_messages=side_by_side(on_messages),
+            on_messages=concatenated(on_messages),
             norm=self.norm,
             gate=None if self.gate is None else self.gate.out,
         )
@@ -118,7 +118,7 @@ class BoundMessagePassing(eqx.Module):
         edge_messages: Float[Array, "node node hidden"],
         connected: Adjacency | None,
     ) -> Hidden:
-        """The next hidden state. `connected[i, j]` lets i send to j; None lets everyone."""
+        """Returns the next hidden state. `connected[i, j]` lets i send to j; None lets everyone."""
         size = hidden.shape[-1]
         from_nodes = split_outputs(self.on_nodes(scalars.node, hidden), [size] * (3 if self.gate is None else 4))
         to_receive, to_send = from_nodes[:2]

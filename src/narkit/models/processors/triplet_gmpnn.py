@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from narkit.models import triplets
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
-from narkit.models.layers import Linear, side_by_side, split_outputs
+from narkit.models.layers import Linear, concatenated, split_outputs
 from narkit.models.processors.base import Adjacency, BoundProcessor, Hidden, Processor
 from narkit.models.processors.message_passing import (
     BoundMessagePassingProcessor,
@@ -47,8 +47,8 @@ class TripletReasoning(eqx.Module):
     def bind(self, bases: Bases) -> BoundTripletReasoning:
         hidden_size = self.out.bias.shape[0]
         return BoundTripletReasoning(
-            nodes=fold(side_by_side(self.nodes), bases.node, [hidden_size]),
-            edges=bases.edge.through(side_by_side(self.edges)),
+            nodes=fold(concatenated(self.nodes), bases.node, [hidden_size]),
+            edges=bases.edge.through(concatenated(self.edges)),
             graph=bases.graph.through(self.graph),
             out=self.out,
         )
@@ -110,7 +110,7 @@ class TripletGMPNN(TripletProcessor):
 
 
 class TripletMPNN(TripletProcessor):
-    """Without the gate."""
+    """Triplet-GMPNN without the gate."""
 
     senders: ClassVar[Senders] = staticmethod(everyone)
     gated: ClassVar[bool] = False
