@@ -1,4 +1,4 @@
-"""What a loop over time may leave to a device's own library.
+"""The parts of a loop over time that a package for a device may take over.
 
 By default everything is left to the compiler (`Backend` itself): stacks over time begin as zeros, rows are copied out
 of them, and a product over time is one product. A package for a device may know better: it can have operations that
@@ -33,14 +33,14 @@ class Backend:
     """Leaves everything to the compiler."""
 
     rows_start_as_zeros: bool = True
-    """Whether rows of new stacks that the loop does not write are zero, even if `Stack.zero_beyond` did not ask."""
+    """True if rows of new stacks that the loop does not write are zero even without `Stack.zero_beyond`."""
 
     def new_stacks(self, stacks: Sequence[Stack], num_steps: Array, capacity: int, beside: PyTree) -> list[Array]:
-        """Arrays of `capacity` rows; `beside` is everything else that the loop reads."""
+        """Returns arrays of `capacity` rows; `beside` is everything else that the loop reads."""
         return [jnp.zeros((capacity, *stack.shape), stack.dtype) for stack in stacks]
 
     def works_on_rows(self, operation: JaxprEqn) -> bool:
-        """Whether an operation of a step is one that reads and writes rows of stacks where they are."""
+        """Returns whether an operation of a step is one that reads and writes rows of stacks where they are."""
         return False
 
     def run_on_rows(
@@ -50,7 +50,7 @@ class Backend:
         raise NotImplementedError("only a backend that takes operations on rows is asked to run them")
 
     def can_finish(self, terms: Sequence[Deferred]) -> bool:
-        """Whether `finish` can make the gradient of a weight with these terms from what a loop has stacked."""
+        """Returns whether `finish` can make the gradient of a weight with these terms from what a loop has stacked."""
         return False
 
     def finish(
@@ -63,12 +63,12 @@ class Backend:
     ) -> list[Array]:
         """Makes all of these terms of gradients, from the rows of the steps that were run.
 
-        Of stacks in `by_sample`, whose rows are samples, those of samples whose `last` step is over need not be read.
+        In stacks of `by_sample`, whose rows are samples, samples whose `last` step is over need not be read.
         """
         return []
 
     def parts_of_product(self, num_rows: int, *widths: int) -> int:
-        """Into how many parts a product over so many rows is cut, for the device to take on side by side."""
+        """Returns into how many parts a product over this many rows is cut, for the device to compute in parallel."""
         return 1
 
 

@@ -47,7 +47,7 @@ _OF_FACTORS = LINEAR | {"pad"}  # maps that make a factor of a value; to fill up
 
 @jax.custom_vjp
 def stack_cotangent(values: Array) -> Array:
-    """The values, whose cotangent bears the name `STACKED`."""
+    """Returns the values, whose cotangent bears the name `STACKED`."""
     return values
 
 
@@ -58,7 +58,7 @@ class ReversibleStep:
     """One step forward and backward, made from its pull-back.
 
     `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forward, a
-    step gives the next carry and y, and adds a row to what is kept: z, and what the backward pass reads. Backward, it
+    step gives the next carry and y, and adds a row to what is saved: z, and what the backward pass reads. Backward, it
     gives d_carry and the gradients to sum, and adds a row to the factors that are stacked. Operations of the backend
     write their rows, and read them, where they are; of samples whose `last` step is over, they write zeros. The first
     axis of the carry and of named values is that of samples, if it is as long.
@@ -121,7 +121,7 @@ class ReversibleStep:
         )
 
     def all_ys(self, ys: Sequence[Array], kept: Sequence[Array], num_steps: Array) -> PyTree:
-        """The stacks of y, also of those that are parts of what is kept; zero beyond the last step."""
+        """Returns the stacks of y, also of those that are parts of saved values; zero beyond the last step."""
         stack_of = dict(zip(self._kept, kept, strict=True))
         found = dict(zip(self._y_stacked, ys, strict=True))
         found |= {var: factor.over_time(stack_of[factor.var]) for var, factor in self._derived.items()}
@@ -131,7 +131,7 @@ class ReversibleStep:
         return jax.tree.unflatten(self._y, [found[var] for var in self._y_vars])
 
     def kept_z(self, kept: Sequence[Array]) -> PyTree:
-        """The stacks of z."""
+        """Returns the stacks of z."""
         stack_of = dict(zip(self._kept, kept, strict=True))
         return jax.tree.unflatten(self._z, [stack_of[var] for var in self._z_vars])
 
@@ -156,21 +156,22 @@ class ReversibleStep:
 
     @property
     def ys(self) -> list[Stack]:
-        """The stacks of y that are no part of what is kept."""
+        """The stacks of y that are no part of what is saved for the backward pass."""
         return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=False) for var in self._y_stacked]
 
     @property
     def kept(self) -> list[Stack]:
-        """What the forward pass keeps for the backward pass."""
+        """The stacks of the residuals: what the forward pass saves for the backward pass."""
         return self._stacks(self._kept)
 
     @property
     def stacked(self) -> list[Stack]:
-        """What the backward pass stacks until after the loop."""
+        """The stacks of the factors that the backward pass saves until after the loop."""
         return self._stacks(self._stacked)
 
     def _stacks(self, variables: Sequence[Var]) -> list[Stack]:
-        """Read in all rows are the factors of what is left to the compiler: it knows nothing of the number of steps."""
+        """Returns the stacks of variables, with zeros beyond the last step for factors that are left to the compiler:
+        it reads all rows, since it does not know the number of steps."""
         left = [terms for terms in self._deferred if terms not in self._by_backend]
         read = {factor.var for terms in left for deferred in terms for factor in deferred.factors}
         return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=var in read) for var in variables]
@@ -178,7 +179,7 @@ class ReversibleStep:
     def finish(
         self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array], num_steps: Array, last: Array
     ) -> PyTree:
-        """The gradients of the parameters, from what the loops summed, stacked and kept."""
+        """Returns the gradients of the parameters, from what the loops summed, stacked and saved."""
         remaining = iter(sums)
         stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
         chosen = list(itertools.chain.from_iterable(self._by_backend))
@@ -192,7 +193,7 @@ class ReversibleStep:
 
 
 def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
-    """Values in parts of the given sizes, and the remaining ones."""
+    """Returns the values in parts of the given sizes, and the remaining ones."""
     ends = [0, *itertools.accumulate(sizes), len(values)]
     return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
 
@@ -203,7 +204,7 @@ def _zero_beyond(stack: Array, num_steps: Array) -> Array:
 
 
 def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[Array]:
-    """The stacks with a further row each, which a backend has written already or which is written now.
+    """Returns the stacks with a further row each, which a backend has written already or which is written now.
 
     A row that is only passed on belongs to another stack.
     """
@@ -214,14 +215,14 @@ def _with_rows(stacks: Sequence[Array], rows: Sequence[Any], t: Array) -> list[A
 
 
 def _made_on_rows(program: TracedProgram, variables: Sequence[Any], backend: Backend) -> set[Var]:
-    """Those of the variables that come out of an operation that writes rows in place, once, and under no name."""
+    """Returns the variables that come out of an operation that writes rows in place, once, and under no name."""
     made = {var for eqn in program.operations if backend.works_on_rows(eqn) for var in eqn.outvars}
     named = {eqn.invars[0] for eqn in program.operations if eqn.primitive.name == "name"}
     return {var for var in variables if isinstance(var, Var) and var in made - named and variables.count(var) == 1}
 
 
 def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, Factor]:
-    """Those of the variables that are parts of what is kept, and how they are made of it."""
+    """Returns the variables that are parts of saved values, and the maps that make them of these."""
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     found = {}
     for var in variables:
@@ -232,9 +233,9 @@ def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequen
 
 
 def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[Var]) -> list[tuple[Deferred, ...]]:
-    """For each gradient, the terms to finish it from after the loop; none where it must be summed inside.
+    """Returns, for each gradient, the terms to finish it from after the loop; none where it must be summed inside.
 
-    `kept` are values that are kept from the forward pass if anything reads them.
+    `kept` are values that are saved from the forward pass if anything reads them.
     """
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     named = set(named_values(program, STACKED))
@@ -258,7 +259,7 @@ def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[V
 
 
 def _summands(producer: dict[Var, JaxprEqn], var: Any) -> list[tuple[Any, tuple[JaxprEqn, ...]]]:
-    """What a variable is the sum of, each as a value and the linear maps behind it."""
+    """Returns the summands of a variable, each as a value and the linear maps behind it."""
     start, maps = linear_chain(producer, var)
     eqn = producer.get(start) if start is not None else None
     if eqn is None or eqn.primitive.name != "add_any":
@@ -267,7 +268,7 @@ def _summands(producer: dict[Var, JaxprEqn], var: Any) -> list[tuple[Any, tuple[
 
 
 def _factor(producer: dict[Var, JaxprEqn], var: Any, named: set[Var], kept: set[Var]) -> Factor | None:
-    """A factor of a product, if it can be stacked: as a part of a value that is to be stacked anyway, or if small."""
+    """Returns a factor of a product, if it can be stacked: a part of a value that is stacked anyway, or a small one."""
     start, maps = linear_chain(producer, var)
     if start in named:
         return Factor(start, maps)

@@ -1,4 +1,4 @@
-"""How a weight's gradient is finished after a loop over time: products and sums of what was stacked, then linear maps.
+"""Finishes a weight's gradient after a loop over time: products and sums of what was stacked, then linear maps.
 
 A backend (see `backend`) may finish those that it can. Others are left to the compiler, which reads all rows, so those
 beyond the last step must be zero.
@@ -21,7 +21,7 @@ from jaxtyping import Array
 from narkit.loops.backend import PLAIN, Backend
 
 PARTS = {"reshape", "squeeze", "slice"}
-"""Maps that only take a part."""
+"""The operations that only take a part of a value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def evaluate(
 
 
 def apply_maps(value: Array, maps: Sequence[JaxprEqn]) -> Array:
-    """The linear maps from a product, or a sum, towards the gradient."""
+    """Applies the linear maps from a product, or a sum, towards the gradient."""
     for eqn in maps:
         value = eqn.primitive.bind(value, **eqn.params)
     return value
@@ -77,7 +77,7 @@ def _evaluate(deferred: Deferred, stack_of: Mapping[Var, Array], backend: Backen
 
 
 def _product_over_time(left: Array, right: Array, params: Mapping[str, Any], backend: Backend) -> Array:
-    """The sum over time of the products that `params` describes for a single step."""
+    """Returns the sum over time of the products that `params` describes for a single step."""
     (left_axes, right_axes), (batched_left, batched_right) = params["dimension_numbers"]
     options = {"precision": params["precision"], "preferred_element_type": params["preferred_element_type"]}
     first = range(len(left_axes))

@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 @custom_vmap
 def write_row(stack: Array, value: Array, t: Array) -> Array:
-    """The stack with another row t."""
+    """Returns the stack with another row t."""
     return lax.dynamic_update_index_in_dim(stack, value, t, 0)
 
 
@@ -36,7 +36,7 @@ def _write_rows(size, batched, stack, value, t):
 
 @custom_vmap
 def read_row(stack: Array, t: Array) -> Array:
-    """Row t of the stack."""
+    """Returns row t of the stack."""
     return lax.dynamic_index_in_dim(stack, t, 0, keepdims=False)
 
 

@@ -66,7 +66,7 @@ def _loop(step, params, data, carry, num_steps, capacity, last, backend):
 
 
 def choose(condition: Bool[Array, " batch"], yes: Array, no: Array | float) -> Array:
-    """`jnp.where` with a condition per sample."""
+    """Does the same as `jnp.where` with a condition per sample."""
     return jnp.where(condition.reshape(-1, *(1,) * (yes.ndim - 1)), yes, no)
 
 

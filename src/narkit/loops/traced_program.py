@@ -31,12 +31,12 @@ class TracedProgram:
 
     @property
     def variables(self) -> set[Var]:
-        """Everything that the operations read or the program gives out."""
+        """The variables that the operations read or the program returns."""
         read = [var for eqn in self.operations for var in eqn.invars] + self.outputs
         return {var for var in read if isinstance(var, Var)}
 
     def for_outputs(self, outputs: Sequence[Any], given: Iterable[Var] = ()) -> TracedProgram:
-        """The program for other outputs, without what they do not depend on if the values `given` are known."""
+        """Returns the program for other outputs, without what they do not depend on if the values `given` are known."""
         given = set(given)
         needed = {var for var in outputs if isinstance(var, Var)}
         kept = []
@@ -67,7 +67,7 @@ class TracedProgram:
 
 
 def named_values(program: TracedProgram, name: str) -> list[Var]:
-    """The values that bear a name."""
+    """Returns the values that bear a name."""
     return [eqn.outvars[0] for eqn in program.operations if eqn.primitive.name == "name" and eqn.params["name"] == name]
 
 
@@ -137,7 +137,7 @@ def _interpret(
 
 
 def _is_sum_of_rows(eqn: JaxprEqn) -> bool:
-    """Whether all axes but the last are summed over, as for the gradient of a bias."""
+    """Returns whether all axes but the last are summed over, as for the gradient of a bias."""
     if eqn.primitive.name != "reduce_sum":
         return False
     aval = aval_of(eqn.invars[0])
@@ -145,7 +145,7 @@ def _is_sum_of_rows(eqn: JaxprEqn) -> bool:
 
 
 def sum_of_rows(values: Array) -> Array:
-    """The sum over all axes but the last.
+    """Returns the sum over all axes but the last.
 
     On a CPU as a product: XLA's own sums over rows walk down one column after the other, which takes several times as
     long.
@@ -161,7 +161,7 @@ def sum_of_rows(values: Array) -> Array:
 def linear_chain(
     producer: dict[Var, JaxprEqn], var: Any, names: Container[str] = LINEAR
 ) -> tuple[Any, tuple[JaxprEqn, ...]]:
-    """Follows a variable back through linear maps: where they start, and the maps in order."""
+    """Follows a variable back through linear maps; returns where they start, and the maps in order."""
     maps: list[JaxprEqn] = []
     while isinstance(var, Var) and (eqn := producer.get(var)) is not None and eqn.primitive.name in names:
         maps.append(eqn)
@@ -174,7 +174,7 @@ def value_of(value: Any) -> Any:
 
 
 def aval_of(var: Any) -> Any:
-    """The shape and type of a variable, which is always an array here."""
+    """Returns the shape and type of a variable, which is always an array here."""
     return var.aval
 
 
