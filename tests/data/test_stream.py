@@ -14,7 +14,7 @@ import pytest
 import narkit
 from narkit.algorithms.compilation import run_loop, sample_loop
 from narkit.data.execution import FIRST_VALIDATION_STEP
-from narkit.data.stream import Ahead
+from narkit.data.stream import Prefetcher
 
 SOURCE = Path(narkit.__file__).parents[1]
 
@@ -80,7 +80,7 @@ def test_a_batch_does_not_depend_on_the_room_that_earlier_ones_needed():
 
 def test_several_seeds_at_once():
     streams = [narkit.TrainingStream("bfs", seed=seed, batch_size=4) for seed in range(3)]
-    with Ahead(lambda step: [stream.batch(step) for stream in streams], start=2) as batches:
+    with Prefetcher(lambda step: [stream.batch(step) for stream in streams], start=2) as batches:
         for step in (2, 3):
             for seed, batch in enumerate(next(batches)):
                 assert_equal(batch, streams[seed].batch(step))
@@ -94,7 +94,7 @@ def test_look_ahead_is_bounded_and_closing_ends_the_threads():
         return step
 
     before = threading.active_count()
-    with Ahead(make, start=10, look_ahead=4, threads=2) as numbers:
+    with Prefetcher(make, start=10, look_ahead=4, threads=2) as numbers:
         assert [next(numbers) for _ in range(5)] == [10, 11, 12, 13, 14]
         assert max(made) <= 14 + 4
     assert threading.active_count() == before
@@ -109,7 +109,7 @@ def test_errors_reach_the_consumer_in_order():
             raise RuntimeError("step two fails")
         return step
 
-    with Ahead(make, look_ahead=8) as numbers:
+    with Prefetcher(make, look_ahead=8) as numbers:
         assert [next(numbers), next(numbers)] == [0, 1]
         with pytest.raises(RuntimeError, match="step two fails"):
             next(numbers)

@@ -58,7 +58,7 @@ class Batch:
     def trusted(
         cls, algorithm: str, inputs: Arrays, hints: Arrays, outputs: Arrays, lengths: np.ndarray, transformed: bool
     ) -> Batch:
-        """A batch of arrays that are known to be right: nothing is checked, converted or copied."""
+        """Makes a batch of arrays that are known to be right: nothing is checked, converted or copied."""
         batch = cls.__new__(cls)
         batch.algorithm, batch.transformed = algorithm, transformed
         batch.inputs, batch.hints, batch.outputs, batch.lengths = inputs, hints, outputs, lengths
@@ -82,7 +82,7 @@ class Batch:
         return len(self.lengths)
 
     def __getitem__(self, samples: slice | np.ndarray | list[int]) -> Batch:
-        """The chosen samples as a batch: by a slice, by their numbers, or by a mask. One sample is `batch[3:4]`."""
+        """Returns the chosen samples as a batch: by slice, by number or by mask. One sample is `batch[3:4]`."""
         samples = self._checked(samples)
         return Batch.trusted(
             self.algorithm,
@@ -111,7 +111,7 @@ class Batch:
         return array if array.size else array.astype(np.int64)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The samples one by one, each a batch of one."""
+        """Iterates over the samples one by one, each a batch of one."""
         return (self[place : place + 1] for place in range(len(self)))
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class Batch:
 
 
 def _follows_transformed_spec(entry: Algorithm, inputs: Mapping, hints: Mapping, outputs: Mapping) -> bool:
-    """Which spec the given names follow. Where both have the same names, evenly spaced positions mean raw."""
+    """Returns whether the names follow the transformed spec. If they follow both, evenly spaced positions mean raw."""
     given = [list(inputs), list(hints), list(outputs)]
     fits = []
     for spec in (entry.spec, entry.transformed_spec):
@@ -159,7 +159,7 @@ def _num_nodes(entry: Algorithm, inputs: Mapping[str, Any]) -> int:
 
 
 def _read(entry: Algorithm, name: str, probe: Probe, values: Any, batch_size: int, num_nodes: int) -> np.ndarray:
-    """The probe's values in the spec's shape and type, or an error that says what was expected."""
+    """Returns the probe's values in the spec's shape and type; raises an error that says what was expected."""
     where = f"{probe.stage} {name!r} of a {entry.name} batch"
     array = np.asarray(values)
     expected = (batch_size, *probe.shape(num_nodes))
@@ -204,7 +204,7 @@ def _check_times(entry: Algorithm, hints: Arrays, lengths: np.ndarray) -> None:
 
 
 def _check_constants(entry: Algorithm, hints: Arrays, lengths: np.ndarray) -> None:
-    """Transforming keeps the first step of a constant hint only, so the others must not differ."""
+    """Checks that the steps of a constant hint do not differ: transforming keeps the first one only."""
     for name, values in hints.items():
         if entry.spec[name].constant:
             counts = np.arange(len(values))[:, None] < lengths

@@ -11,7 +11,7 @@ ALIGNMENT = 64  # bytes: a line of a CPU's cache
 
 
 def zeros_in_one_block(layouts: Iterable[tuple[tuple[int, ...], np.dtype]]) -> list[np.ndarray]:
-    """An array of zeros for each shape and type, all of them parts of one, which lives as long as any of them.
+    """Returns an array of zeros for each shape and type, all of them parts of one, which lives as long as any of them.
 
     Fresh memory is handed out a page at a time when it is first touched, which costs more than what is then written,
     unless it is so much that NumPy asks for huge pages. This is for memory that is soon given up.

@@ -21,18 +21,18 @@ LARGER = {  # where a size of five means next to nothing: components of one node
 
 
 def readable_size(algorithm: str, smallest: int = SMALL) -> int:
-    """A size at which a run can be followed by eye and yet something happens."""
+    """Returns a size at which a run can be followed by eye and yet something happens."""
     return max(smallest, LARGER.get(algorithm, 0))
 
 
 def eventful_run(algorithm: str, size: int, density: float) -> Batch:
-    """The run of the first of a few seeds whose output is least trivial and in which most hints change."""
+    """Returns the run of the first of a few seeds whose output is least trivial and in which most hints change."""
     runs = (random_run(algorithm, size, seed, density) for seed in range(TRIED_SEEDS))
     return max(runs, key=_events)
 
 
 def _events(batch: Batch) -> tuple[float, int, int]:
-    """How much an output says, how many hints change during the run, and how many letters there are, if any."""
+    """Returns how much an output says, how many hints change during the run, and how many letters there are, if any."""
     outputs = stage_of(batch.spec, Stage.OUTPUT)
     said = min(_variety(probe.kind, batch.outputs[name][0]) for name, probe in outputs.items())
     changing = sum(
@@ -44,7 +44,7 @@ def _events(batch: Batch) -> tuple[float, int, int]:
 
 
 def _variety(kind: Kind, values: np.ndarray) -> float:
-    """From 0, where all values are alike, to 1: how evenly a mask is split, how many nodes pointers name."""
+    """Rates values from 0 (all alike) to 1: how evenly a mask is split, how many nodes pointers name."""
     match kind:
         case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
             moved = values != np.arange(values.shape[-1])

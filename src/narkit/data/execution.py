@@ -37,7 +37,7 @@ def run(algorithm: str, /, **arguments: Any) -> Batch:
 
 
 def random_run(algorithm: str, size: int, seed: int, density: float) -> Batch:
-    """A raw run of one random instance, drawn as the official splits draw theirs but with this edge probability."""
+    """Returns a raw run of one random instance, drawn as for the official splits but with this edge probability."""
     entry = ALGORITHMS[algorithm]
     check_size(entry, size, 1)
     if not 0 <= settings.whole_number("seed", seed) < 2**32:
@@ -64,7 +64,7 @@ def run_instances(entry: Algorithm, arguments: dict[str, np.ndarray]) -> Batch:
 
 
 def sample(algorithm: str, *, size: int, batch_size: int = 32, seed: int = 0, step: int = 0) -> Batch:
-    """A transformed batch from the training distribution: a pure function of its arguments.
+    """Returns a transformed batch from the training distribution: a pure function of its arguments.
 
     `size` is the nominal size: string matchers have `size` nodes of haystack and a quarter more of needle, the
     optimal search tree one node more, segments always four.
@@ -75,7 +75,7 @@ def sample(algorithm: str, *, size: int, batch_size: int = 32, seed: int = 0, st
 
 
 def sample_step(entry: Algorithm, size: int, batch_size: int, seed: int, step: int) -> Batch:
-    """The batch of any step of the stream, those set aside for validation included."""
+    """Returns the batch of any step of the stream, those set aside for validation included."""
     check_size(entry, size, batch_size)
     if not 0 <= settings.whole_number("seed", seed) < NUM_SEEDS:
         raise InstanceError(f"{entry.name}: expected a seed in 0..{NUM_SEEDS - 1}, got {seed}")
@@ -83,7 +83,7 @@ def sample_step(entry: Algorithm, size: int, batch_size: int, seed: int, step: i
 
 
 def sample_seeds(entry: Algorithm, size: int, samples_per_seed: int, seeds: np.ndarray, step: int) -> Batch:
-    """The batches of several seeds (64-bit integers), one after the other in a single batch.
+    """Returns the batches of several seeds (64-bit integers), one after the other in a single batch.
 
     One compiled call makes them all: training may need them every millisecond, and what Python does around a call
     holds the interpreter for a good part of that. Nothing is checked.
@@ -121,7 +121,7 @@ def check_size(entry: Algorithm, size: int, num_samples: int) -> None:
 
 @functools.cache
 def measured_lengths(entry: Algorithm) -> tuple[float, float]:
-    """The mean number of steps over a few runs at each of two small sizes, from which those at others are guessed."""
+    """Returns the mean number of steps of a few runs at each of two small sizes, from which others are estimated."""
     small, large = (
         float(np.mean([random_run(entry.name, max(size, entry.min_size), seed, 0.5).lengths[0] for seed in range(3)]))
         for size in SIZES
@@ -167,7 +167,7 @@ def _with_enough_room(
 
 
 def _affordable(entry: Algorithm, num_nodes: int, batch_size: int, wanted: int) -> int:
-    """So many of the wanted steps as fit into a quarter of the memory, and at least two."""
+    """Returns as many of the wanted steps as fit into a quarter of the memory, and at least two."""
     there = available_memory()
     if there is None:
         return wanted
@@ -176,8 +176,8 @@ def _affordable(entry: Algorithm, num_nodes: int, batch_size: int, wanted: int) 
     return wanted if each <= 0 else int(max(2, min(wanted, (there / 4 - fixed) // each)))
 
 
-class _Place(NamedTuple):
-    """What the array of one probe looks like, apart from the numbers of steps and samples."""
+class _ArrayLayout(NamedTuple):
+    """The name, type and shape of the array of one probe, without the axes of steps and samples."""
 
     name: str
     timed: bool  # whether it has an axis of steps; constant hints have none
@@ -186,9 +186,11 @@ class _Place(NamedTuple):
 
 
 @functools.cache
-def _places(entry: Algorithm, num_nodes: int) -> tuple[_Place, ...]:
+def _places(entry: Algorithm, num_nodes: int) -> tuple[_ArrayLayout, ...]:
     return tuple(
-        _Place(name, probe.stage is Stage.HINT and not probe.constant, probe.shape(num_nodes), np.dtype(probe.dtype))
+        _ArrayLayout(
+            name, probe.stage is Stage.HINT and not probe.constant, probe.shape(num_nodes), np.dtype(probe.dtype)
+        )
         for name, probe in entry.spec.items()
     )
 
@@ -205,8 +207,8 @@ def _raw_batch(entry: Algorithm, arrays: Arrays, lengths: np.ndarray) -> Batch:
 
 
 def transformed_batch(entry: Algorithm, arrays: Arrays, masks: Arrays, lengths: np.ndarray) -> Batch:
-    """A transformed batch from arrays under their raw names, constant hints without an axis of steps, and from the
-    first-node masks of permutations."""
+    """Returns a transformed batch from arrays under their raw names, constant hints without an axis of steps, and from
+    the first-node masks of permutations."""
     named = {**arrays, **masks}
     inputs, hints, outputs = ({name: named[source] for name, source in stage} for stage in _sources(entry))
     return Batch.trusted(entry.name, inputs, hints, outputs, lengths, True)
@@ -214,7 +216,7 @@ def transformed_batch(entry: Algorithm, arrays: Arrays, masks: Arrays, lengths: 
 
 @functools.cache
 def _sources(entry: Algorithm) -> list[list[tuple[str, str]]]:
-    """For inputs, hints and outputs: the names of a transformed batch, each with the raw name that its array has."""
+    """Returns, for inputs, hints and outputs, the names of a transformed batch, each with its array's raw name."""
     raw = {input_name(name) if probe.constant else name: name for name, probe in entry.spec.items()}
     return [
         [(name, raw.get(name, name)) for name in stage_of(entry.transformed_spec, stage)]

@@ -1,4 +1,4 @@
-"""How many steps the processor takes on batches of each algorithm: what the cost of a run is made of."""
+"""The number of steps that the processor takes on batches of each algorithm, for estimates of a run's cost."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PROCESSOR_STEPS: dict[str, tuple[float, ...]] = {
 
 
 def processor_steps(name: str, size: int) -> float:
-    """Processor steps that a batch of this nominal size takes: as the longest of its samples, on average."""
+    """Returns the processor steps that a batch of this nominal size takes: those of its longest sample, on average."""
     if name in PROCESSOR_STEPS and size in SIZES:
         return PROCESSOR_STEPS[name][SIZES.index(size)]
     return measured_steps(name, size)
@@ -56,8 +56,8 @@ def processor_steps(name: str, size: int) -> float:
 
 @functools.cache
 def measured_steps(name: str, size: int) -> float:
-    """The mean over batches as training, validation and test have them: of five seeds with 32 samples each, of 128
-    samples, or of 32 samples of about the same length of the official test split."""
+    """Returns the mean number of steps over batches as training, validation and test have them: of five seeds with 32
+    samples each, of 128 samples, or of 32 samples of about the same length of the official test split."""
     if size == SPLITS["test"].size:
         lengths = np.sort(load_split(name, "test").lengths)  # as `EvaluationSet` cuts it into parts
         batches = [lengths[start : start + 32] for start in range(0, len(lengths), 32)]

@@ -1,4 +1,4 @@
-"""How much memory a batch needs, so that one that does not fit is refused before anything is allocated."""
+"""Estimates of the memory that a batch needs, so that one that does not fit is refused before anything is allocated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPREAD = 1.25  # an estimate may be too large by this factor
 
 
 def check_memory(what: str, needed: float, advice: str = "choose a smaller size or fewer samples") -> None:
-    """Raises if so many bytes are more than what is there. `what` says what needs them."""
+    """Raises if this many bytes are more than are available. `what` says what needs them."""
     if needed < SMALL:
         return
     there = resources.available_memory()
@@ -29,7 +29,7 @@ def check_memory(what: str, needed: float, advice: str = "choose a smaller size 
 
 
 def batch_bytes(entry: Algorithm, num_nodes: int, num_samples: int, num_steps: float) -> float:
-    """The bytes of a raw batch."""
+    """Returns the bytes of a raw batch."""
     total = 0.0
     for probe in entry.spec.values():
         each = math.prod(map(float, probe.shape(num_nodes))) * np.dtype(probe.dtype).itemsize
@@ -56,7 +56,7 @@ def check_batch_memory(
 
 
 def typical_steps(lengths: tuple[float, float], size: int) -> float:
-    """How many steps a run at this size takes, roughly: as the lengths at two small sizes grow."""
+    """Estimates how many steps a run at this size takes, roughly: as the lengths at two small sizes grow."""
     small, large = lengths
     exponent = math.log(max(large / small, 1.0)) / math.log(SIZES[1] / SIZES[0])
     return large * (size / SIZES[1]) ** exponent

@@ -20,7 +20,7 @@ from narkit.spec import ALGORITHMS
 
 @dataclass(frozen=True)
 class Split:
-    """How the benchmark draws one of its splits."""
+    """The way in which the benchmark draws one of its splits."""
 
     num_samples: int
     size: int
@@ -36,7 +36,7 @@ SPLITS = {
 
 
 def load_split(algorithm: str, split: str) -> Batch:
-    """An official split of CLRS-30, `"train"`, `"val"` or `"test"`: the published samples, as a raw batch.
+    """Returns an official split of CLRS-30, `"train"`, `"val"` or `"test"`: the published samples, as a raw batch.
 
     String matchers have 20, 20 and 80 nodes: the published data counts the size without the needle.
     """
@@ -49,7 +49,7 @@ def load_split(algorithm: str, split: str) -> Batch:
 
 
 def benchmark_set(algorithm: str, size: int, num_samples: int, seed: int) -> Batch:
-    """Samples from the benchmark's distribution at any size, as a raw batch: a test split of another size or seed.
+    """Returns a raw batch from the benchmark's distribution at any size: a test split of another size or seed.
 
     The seed is NumPy's; 1, 2 and 3 are those of the official splits.
     """
@@ -68,7 +68,7 @@ def benchmark_set(algorithm: str, size: int, num_samples: int, seed: int) -> Bat
 
 
 def validation_set(algorithm: str, size: int, num_samples: int, seed: int = 0) -> Batch:
-    """Samples from the training distribution that no training stream contains, as a transformed batch.
+    """Returns samples from the training distribution that no training stream contains, as a transformed batch.
 
     Sets of different sizes and seeds are drawn independently of each other.
     """

@@ -1,4 +1,4 @@
-"""The endless training stream, made ahead on host threads."""
+"""The endless training stream, made ahead by worker threads on the host."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ class TrainingStream:
             check_size(entry, size, self.batch_size)
 
     def size(self, step: int) -> int:
-        """The nominal size of a step's batch; the largest for algorithms that are trained at one size only."""
+        """Returns the nominal size of a step's batch; the largest for algorithms that are trained at one size only."""
         sizes = ALGORITHMS[self.algorithm].training_sizes(self.sizes)
         return sizes[step % len(sizes)]
 
     def batch(self, step: int) -> Batch:
         return sample(self.algorithm, size=self.size(step), batch_size=self.batch_size, seed=self.seed, step=step)
 
-    def ahead(self, start: int = 0, look_ahead: int = 16, threads: int = 2) -> Ahead[Batch]:
-        """An endless iterator over the batches from step `start` on; see `Ahead`."""
-        return Ahead(self.batch, start, look_ahead, threads)
+    def ahead(self, start: int = 0, look_ahead: int = 16, threads: int = 2) -> Prefetcher[Batch]:
+        """Returns an endless iterator over the batches from step `start` on; see `Prefetcher`."""
+        return Prefetcher(self.batch, start, look_ahead, threads)
 
 
-class Ahead(Iterator[T], Generic[T]):
-    """`make(start)`, `make(start + 1)`, ... in this order, made ahead of the consumer on host threads.
+class Prefetcher(Iterator[T], Generic[T]):
+    """Iterates over `make(start)`, `make(start + 1)`, ... in this order, made ahead of the consumer by worker threads.
 
     At most `look_ahead` results wait at a time. The compiled loops release the GIL, so threads help. An error in
     `make` is raised where its result would have come, and ends the iteration. Close it, or use it in a `with`
     statement; for several seeds at once, let `make` return a batch per stream:
 
-        with Ahead(lambda step: [stream.batch(step) for stream in streams], start=1000) as batches:
+        with Prefetcher(lambda step: [stream.batch(step) for stream in streams], start=1000) as batches:
             for batches_of_step in batches: ...
     """
 
@@ -91,7 +91,7 @@ class Ahead(Iterator[T], Generic[T]):
         return result
 
     def close(self) -> None:
-        """Drops what waits and returns when the threads have ended. May be called more than once."""
+        """Drops the results that wait and returns when the threads have ended. May be called more than once."""
         self._closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""From raw trajectories, as the benchmark publishes them, to what the networks read."""
+"""The transformation of raw trajectories, as the benchmark publishes them, to what the networks read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from narkit.spec import ALGORITHMS, first_mask_name
 
 
 def transform(batch: Batch, seed: int = 0, random_positions: bool = True) -> Batch:
-    """The batch as networks read it; one that is transformed already is returned as it is.
+    """Returns the batch as networks read it; one that is transformed already is returned as it is.
 
     - Positions become sorted random numbers, drawn from `seed`; where there are two strings, sorted within each.
       `random_positions=False` keeps the evenly spaced ones, as the official test does.
@@ -22,7 +22,7 @@ def transform(batch: Batch, seed: int = 0, random_positions: bool = True) -> Bat
     - A should-be permutation, the predecessors in a linear order, becomes a cyclic permutation (the first node
       points to the last) and a mask of the first node.
 
-    A pure function of its arguments: the given batch stays as it is, though the result shares arrays with it.
+    This is a pure function of its arguments: the given batch stays as it is, though the result shares arrays with it.
     """
     if not isinstance(batch, Batch):
         raise TypeError(f"transform: expected a narkit.Batch, got {type(batch).__name__}")
@@ -44,7 +44,7 @@ def transform(batch: Batch, seed: int = 0, random_positions: bool = True) -> Bat
 
 
 def _random_positions(batch: Batch, seed: int) -> np.ndarray:
-    """Positions drawn one sample after the other, so that a sample's depend on no later ones."""
+    """Draws positions one sample after the other, so that a sample's depend on no later ones."""
     rng = np.random.RandomState(np.random.Philox(key=seed))
     pos = batch.inputs["pos"].copy()
     strings = batch.inputs.get("string")
@@ -55,7 +55,7 @@ def _random_positions(batch: Batch, seed: int) -> np.ndarray:
 
 
 def _cycles(batch: Batch, name: str, orders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cyclic permutations and masks of their first nodes, from predecessor pointers (batch, nodes)."""
+    """Returns cyclic permutations and masks of their first nodes, from predecessor pointers (batch, nodes)."""
     pred = orders.copy()
     first_mask = np.zeros(pred.shape, np.int8)
     for b in range(len(batch)):

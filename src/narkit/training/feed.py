@@ -1,4 +1,4 @@
-"""Feeds training: which batch comes at which step, of all seeds at once, made and moved to the device ahead of time."""
+"""The feed of training: the batch of each step, of all seeds at once, made and moved to the device ahead of time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from narkit.algorithms import ALGORITHMS
 from narkit.data.batch import Batch
 from narkit.data.execution import sample_seeds
 from narkit.data.splits import SPLITS, load_split
-from narkit.data.stream import Ahead
+from narkit.data.stream import Prefetcher
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch
 from narkit.training.config import TrainConfig
@@ -40,13 +40,13 @@ class TrainingBatch:
         return self.packed.unpack()
 
     def on_device(self, place: Callable[[Any], Any] = lambda arrays: arrays) -> TrainingBatch:
-        """The same on the device, or where else `place` puts it. Nobody may change the array that it was made from."""
+        """Returns the batch on the device, or where `place` puts it. Nobody may change the array it was made from."""
         return TrainingBatch(jax.device_put(place(self.packed)), self.num_steps)
 
 
 @dataclass
 class MeasuredLengths:
-    """How long trajectories were found to be so far. An interrupted measurement goes on from it."""
+    """The lengths of trajectories that were found so far. An interrupted measurement goes on from them."""
 
     turns: dict[str, int] = field(default_factory=dict)  # of each algorithm, how many were looked at
     rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each algorithm, by the number of nodes
@@ -80,7 +80,7 @@ class Feed:
         }
 
     def batch(self, step: int) -> TrainingBatch:
-        """The batch of a step, in NumPy arrays."""
+        """Returns the batch of a step, in NumPy arrays."""
         algorithm, turn = self._turn(step)
         samples = self._samples(algorithm, turn)
         num_rows = self._capacity(algorithm, samples.num_nodes, int(samples.lengths.max()))
@@ -88,12 +88,12 @@ class Feed:
         return TrainingBatch(packed, int(packed.num_steps))
 
     def _turn(self, step: int) -> tuple[str, int]:
-        """The algorithm of a step, and how many steps it had before."""
+        """Returns the algorithm of a step, and how many steps it had before."""
         turn, place = divmod(step, len(self._config.algorithms))
         return self._config.algorithms[place], turn
 
     def kind_of_batch(self, step: int) -> tuple[str, int]:
-        """The algorithm and nominal size of a step's batch."""
+        """Returns the algorithm and nominal size of a step's batch."""
         algorithm, turn = self._turn(step)
         return algorithm, SPLITS["train"].size if self._fixed else self._size(algorithm, turn)
 
@@ -102,7 +102,7 @@ class Feed:
         return sizes[turn % len(sizes)]
 
     def _samples(self, algorithm: str, turn: int) -> Batch:
-        """The samples of all seeds, one seed's after the other's."""
+        """Returns the samples of all seeds, one seed's after the other's."""
         batch_size, seeds = self._config.batch_size, self._seeds
         if self._fixed:
             fixed = self._fixed[algorithm]
@@ -111,7 +111,7 @@ class Feed:
         return sample_seeds(ALGORITHMS[algorithm], self._size(algorithm, turn), batch_size, seeds, turn)
 
     def _capacity(self, algorithm: str, num_nodes: int, longest: int) -> int:
-        """Rows of hints to make room for: as many as measured, or more in few stages.
+        """Returns the rows of hints to make room for: as many as measured, or more in few stages.
 
         It depends on the step alone, not on what came before. Room beyond the longest trajectory changes a sum at most
         by rounding, but a resumed run should not even differ by that.
@@ -128,7 +128,7 @@ class Feed:
         check: Callable[[], None] = lambda: None,
         keep: Callable[[MeasuredLengths], None] = lambda measured: None,
     ) -> None:
-        """Finds out how much room the trajectories of so many steps need, by making them all.
+        """Measures the room that the trajectories of this many steps need, by making them all.
 
         Programs are compiled for that room. Making data is fast beside training on it, and a batch that needs more room
         than was thought would wait for a program of its own, which takes longer. `check` is called every now and then;
@@ -155,11 +155,11 @@ class Feed:
         }
 
     def go_on_measuring(self, measured: MeasuredLengths) -> None:
-        """Takes what was found before, by a process that was ended meanwhile."""
+        """Takes the lengths that a process which was ended meanwhile had found."""
         self._measured = measured
 
     def _longest(self, algorithm: str, turns: range) -> dict[int, int]:
-        """The most rows that samples need, by their number of nodes."""
+        """Returns the most rows that samples need, by their number of nodes."""
         if self._fixed:
             fixed = self._fixed[algorithm]
             return {fixed.num_nodes: int(fixed.lengths.max())}
@@ -170,11 +170,11 @@ class Feed:
         return longest
 
     def examples(self) -> list[TrainingBatch]:
-        """One batch for every program that training will need."""
+        """Returns one batch for every program that training will need."""
         steps = range((1 if self._fixed else len(self._config.sizes)) * len(self._config.algorithms))
         first = {self.kind_of_batch(step): step for step in reversed(steps)}
         return [self.batch(step) for step in sorted(first.values())]
 
-    def ahead(self, start: int, look_ahead: int, threads: int) -> Ahead[TrainingBatch]:
-        """The batches of step `start` and all later ones on the device, made and moved there on threads."""
-        return Ahead(lambda step: self.batch(step).on_device(self._place), start, look_ahead, threads)
+    def ahead(self, start: int, look_ahead: int, threads: int) -> Prefetcher[TrainingBatch]:
+        """Iterates over the batches from step `start` on, made and moved to the device by worker threads."""
+        return Prefetcher(lambda step: self.batch(step).on_device(self._place), start, look_ahead, threads)
