@@ -1,4 +1,4 @@
-"""Keeps batches on a device apart from the working memory of programs.
+"""Memory on a device for batches, kept apart from the working memory of programs.
 
 JAX's allocator gives an array the smallest free block that holds it. A batch that arrives while a program runs would
 land behind that program's working memory, which is most of what there is, and stay for some steps. When the program has
@@ -21,7 +21,7 @@ LARGEST_SHARE = 0.1  # of the memory that the process may use
 
 
 def reserve_blocks(batch_bytes: int, count: int) -> list[jax.Array]:
-    """Sets apart so many blocks for batches of this size, which last as long as the arrays that are returned.
+    """Sets apart `count` blocks for batches of this size, which last as long as the arrays that are returned.
 
     Where memory is not counted (on CPUs), or there is little of it, nothing is set apart.
     """
@@ -31,7 +31,7 @@ def reserve_blocks(batch_bytes: int, count: int) -> list[jax.Array]:
 
 
 def separators(size: int, count: int, allocate: Callable[[int], Any]) -> list[Any]:
-    """Small arrays with a free block of `size` bytes before each of them, if all free memory was one block."""
+    """Returns small arrays with a free block of `size` bytes before each of them, if all free memory was one block."""
     blocks, between = [], []
     for _ in range(count):
         blocks.append(allocate(size))

@@ -1,4 +1,4 @@
-"""Callbacks: what follows a run while it trains, such as a display, curves for a dashboard, or code of your own."""
+"""Callbacks that follow a run while it trains, such as a display, curves for a dashboard, or code of your own."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Checkpoints:
         self._damaged: set[int] = set()
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, in order."""
+        """Returns the steps that have a checkpoint, in order."""
         names = [path.name for path in self.folder.glob("*") if path.is_dir()]
         return sorted(int(name) for name in names if len(name) == STEP_DIGITS and name.isdigit())
 
@@ -78,13 +78,13 @@ class Checkpoints:
         return self.folder / f"{step:0{STEP_DIGITS}}"
 
     def _remove_left_overs(self) -> None:
-        """What processes have left that were killed while they wrote or removed a checkpoint."""
+        """Removes the leftovers of processes that were killed while they wrote or removed a checkpoint."""
         for pattern in (f"*{ocp.utils.TMP_DIR_SUFFIX}*", f"*{REMOVED}"):
             for path in self.folder.glob(pattern):
                 shutil.rmtree(path, ignore_errors=True)
 
     def _set_damaged_aside(self) -> None:
-        """Damaged checkpoints keep their content but not their names, which are needed again."""
+        """Renames damaged checkpoints, whose names are needed again; their content stays."""
         for step in self._damaged:
             aside = self.folder / f"{step}{DAMAGED}"
             shutil.rmtree(aside, ignore_errors=True)
@@ -97,7 +97,7 @@ class Checkpoints:
             shutil.rmtree(removed, ignore_errors=True)
 
     def load(self, expected: Expected) -> Snapshot | None:
-        """The latest checkpoint that can be read; none if none was written. Damaged ones are named in a warning.
+        """Loads the latest checkpoint that can be read; none if none was written. Damaged ones are named in a warning.
 
         `expected` says which arrays belong to the progress that a checkpoint tells.
         """
@@ -144,7 +144,7 @@ class Checkpoints:
 
 
 def _brief(error: BaseException) -> str:
-    """The first line of a message, which with Orbax may have dozens."""
+    """Returns the first line of a message, which with Orbax may have dozens."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
 

@@ -1,4 +1,4 @@
-"""What a training run is made of. Every field is recorded with the result."""
+"""The configuration of a training run. Every field is recorded with the result."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Validation:
     """A fixed set of instances that every checkpoint is scored on, and that checkpoints are selected by; or, among the
     `scored` of a configuration, one that is used at the end only.
 
-    From the training distribution, with random positions and random densities; or from the benchmark's, as its own
-    validation split is drawn, `num_samples` times the algorithm's multiplier of them. A set that does not select is
-    scored, and no rule looks at it.
+    Instances are from the training distribution, with random positions and random densities; or from the benchmark's,
+    as its own validation split is drawn, `num_samples` times the algorithm's multiplier of them. A set that does not
+    select is scored, and no rule looks at it.
     """
 
     name: str  # rules that look at it bear its name
@@ -181,11 +181,11 @@ class TrainConfig:
 
     @property
     def averages(self) -> bool:
-        """Whether a moving average of the weights is kept."""
+        """True if a moving average of the weights is kept."""
         return self.average > 0
 
     def differences(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
-        """The options in which another configuration differs: what each is here and there, as JSON has them."""
+        """Returns the options in which another configuration differs: what each is here and there, as JSON has them."""
         here, there = self.to_json(), other.to_json()
         return {name: (here[name], there[name]) for name in here if here[name] != there[name]}
 
@@ -196,7 +196,7 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
-        """A configuration from a mapping of options; one that does not exist raises and names the nearest."""
+        """Makes a configuration from a mapping of options; one that does not exist raises and names the nearest."""
         if not isinstance(values, Mapping):
             raise settings.SettingError("a configuration", "a mapping of settings", values)
         check_options(values)
@@ -205,7 +205,7 @@ class TrainConfig:
         return cls(**values)
 
     def replace(self, **options: Any) -> TrainConfig:
-        """The same with other options."""
+        """Returns the same configuration with other options."""
         check_options(options)
         return dataclasses.replace(self, **options)
 
@@ -219,7 +219,7 @@ def check_options(options: Iterable[str]) -> None:
 
 
 def parse_settings(words: Iterable[str]) -> dict[str, Any]:
-    """Training options from words such as `steps=500` and `sizes=4,7`, each read by the type of its field.
+    """Reads training options from words such as `steps=500` and `sizes=4,7`, each by the type of its field.
 
     The same option twice is a contradiction, even with the same value.
     """
@@ -250,7 +250,7 @@ def _check_processor_options(processor: str, options: Mapping[str, Any]) -> None
 
 @functools.cache
 def _processor_size(processor: Callable[..., Any], options: str, hidden_size: int) -> int:
-    """How many parameters a processor has. It is made in shapes only, and raises where none can be made."""
+    """Returns the number of parameters of a processor. It is made in shapes only, and raises where none can be made."""
     factory = functools.partial(processor, **json.loads(options))
     skeleton = eqx.filter_eval_shape(
         lambda key: make_processor(factory, hidden_size, key=key), jax.eval_shape(jax.random.key, 0)

@@ -25,8 +25,8 @@ from narkit.training.programs import Programs
 
 @dataclass(frozen=True)
 class Scores:
-    """What one network reaches on a set: the score of each output and, under "score", their mean; of each hint, where
-    asked for; and the mean loss of the outputs."""
+    """The scores of one network on a set: of each output and, under "score", their mean; of each hint, where asked for;
+    and the mean loss of the outputs."""
 
     outputs: dict[str, float]
     hints: dict[str, float]
@@ -49,19 +49,19 @@ class EvaluationSet:
 
     @classmethod
     def of(cls, batch: Batch, part_size: int, *, with_hints: bool = False, keep: bool = False) -> EvaluationSet:
-        """Raw batches are transformed, their positions kept."""
+        """Makes a set from a batch; raw batches are transformed, their positions kept."""
         batch = transform(batch, random_positions=False)
         made = cls(batch, min(part_size, len(batch)), with_hints)
         return replace(made, kept_parts=tuple(map(jax.device_put, made.parts()))) if keep else made
 
     @functools.cached_property
     def order(self) -> np.ndarray:
-        """The samples, the longest first, as parts have them."""
+        """The numbers of the samples, the longest first, as parts have them."""
         return np.argsort(-self.batch.lengths, kind="stable")
 
     @property
     def counts(self) -> list[int]:
-        """How many samples of each part count; the last one may be filled up."""
+        """The number of samples of each part that count; the last part may be filled up."""
         starts = range(0, len(self.batch), self.part_size)
         return [min(self.part_size, len(self.batch) - start) for start in starts]
 
@@ -84,7 +84,7 @@ class EvaluationSet:
         parameters: Float[Array, "seed parameter"],
         before_part: Callable[[], None] = lambda: None,
     ) -> list[Scores]:
-        """The scores of every row of parameters. `before_part` is called before each part; it may raise to end this."""
+        """Scores every row of parameters. `before_part` is called before each part; it may raise to end this."""
         outputs, losses, hint_counts = [], [], []
         for part, count in zip(self.parts(), self.counts, strict=True):
             before_part()
@@ -108,7 +108,7 @@ class EvaluationSet:
 
 
 def as_run(reasoner: Reasoner) -> tuple[TrainConfig, Float[Array, "seed parameter"]]:
-    """A network as a run of one seed, whose programs predict what it predicts, and its parameters."""
+    """Returns a network as a run of one seed, whose programs predict what it predicts, and its parameters."""
     config = TrainConfig(
         reasoner.algorithms,
         reasoner.processor_name,
@@ -122,7 +122,7 @@ def as_run(reasoner: Reasoner) -> tuple[TrainConfig, Float[Array, "seed paramete
 
 
 def validation_batch(algorithm: str, validation: Validation) -> Batch:
-    """The instances of a validation set, as networks read them."""
+    """Returns the instances of a validation set, as networks read them."""
     size, seed = validation.size, validation.seed
     if validation.distribution == BENCHMARK:
         num_samples = validation.num_samples * ALGORITHMS[algorithm].multiplier

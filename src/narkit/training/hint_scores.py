@@ -16,13 +16,13 @@ from narkit.spec import Kind, Probe, Spec
 def count(
     spec: Spec, logits: dict[str, Array], truth: dict[str, Array], in_time: Bool[Array, " batch"]
 ) -> dict[str, Array]:
-    """What `unroll` should keep of each step so that `scores` can be taken: three numbers per hint."""
+    """Returns what `unroll` should keep of each step so that `scores` can be computed: three numbers per hint."""
     return {name: _count(spec[name], values, truth[name], in_time) for name, values in logits.items()}
 
 
 def _count(probe: Probe, logits: Array, truth: Array, in_time: Array) -> Array:
-    """For masks the true positives, false positives and false negatives; else the correct ones (of scalars: the sum
-    of squared errors), and how many there were."""
+    """Counts, for masks, the true positives, false positives and false negatives; else the correct ones (of scalars:
+    the sum of squared errors), and how many there were."""
     match probe.kind:
         case Kind.MASK:
             predicted, counts = logits > 0, _per_sample(in_time, truth) & (truth != -1)
@@ -50,8 +50,8 @@ def _per_sample(in_time: Array, like: Array) -> Array:
 
 
 def scores(spec: Spec, counts: Iterable[Mapping[str, np.ndarray]]) -> dict[str, float]:
-    """The score of every hint over all steps and samples: pooled F1 of masks, the mean squared error of scalars, the
-    share of correct ones of the rest.
+    """Returns the score of every hint over all steps and samples: pooled F1 of masks, the mean squared error of
+    scalars, the share of correct ones of the rest.
 
     `counts` has, part by part, arrays (step, 3). A hint that never occurs is left out.
     """

@@ -23,7 +23,7 @@ class OutOfTime(Exception):
 
 
 class Interruption:
-    """Whether a run should stop: somebody has asked the process to, or its time is up."""
+    """A request to stop a run, from somebody who has asked the process to, or because its time is up."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self.signal_number: int | None = None
@@ -33,7 +33,7 @@ class Interruption:
         return self.signal_number is not None or time.monotonic() >= self.deadline
 
     def error(self, message: str) -> BaseException:
-        """What to raise once everything is saved."""
+        """Returns the error to raise once everything is saved."""
         return OutOfTime(message) if self.signal_number is None else Interrupted(message, self.signal_number)
 
 

@@ -1,4 +1,4 @@
-"""What a training step reads, of all seeds, in one array.
+"""The batch of a training step, of all seeds, packed into one array.
 
 Every array that is moved to a device costs the host tens of microseconds, however small it is, and what is moved along
 with a step holds the device up. A batch has one or two dozen arrays, and the shortest steps take less than a
@@ -25,8 +25,8 @@ ALIGNMENT = 4  # words: what a thread of a GPU reads at once
 HEADER = ("step", "num_steps")  # words before the first array
 
 
-class Place(NamedTuple):
-    """Where one array of a seed's batch lies among the words of the seed."""
+class ArraySlot(NamedTuple):
+    """The position of one array of a seed's batch among the words of the seed."""
 
     stage: Stage | None  # none for the lengths
     name: str
@@ -39,29 +39,29 @@ class Place(NamedTuple):
         return self.start + -(-math.prod(self.shape) * self.dtype.itemsize // WORD.itemsize)
 
     def read(self, words: Any) -> Any:
-        """The array of all seeds, from their words (seed, word). It shares a NumPy array's memory."""
+        """Returns the array of all seeds, from their words (seed, word). It shares a NumPy array's memory."""
         values = words[:, self.start : self.end].view(self.dtype)[:, : math.prod(self.shape)]
         return values.reshape(len(words), *self.shape)
 
 
 class Layout(NamedTuple):
-    """Where every array of a batch lies. A program is compiled for one layout."""
+    """The positions of all arrays of a batch. A program is compiled for one layout."""
 
     algorithm: str
     num_nodes: int
     num_rows: int  # of hints
-    places: tuple[Place, ...]
+    places: tuple[ArraySlot, ...]
     num_words: int  # of a seed
 
     @classmethod
     @functools.cache
     def of(cls, algorithm: str, num_nodes: int, num_rows: int, num_samples: int) -> Layout:
-        """The layout of batches with `num_samples` samples per seed."""
+        """Returns the layout of batches with `num_samples` samples per seed."""
         places, start = [], ALIGNMENT
 
         def add(stage: Stage | None, name: str, shape: tuple[int, ...], dtype: str) -> None:
             nonlocal start
-            places.append(Place(stage, name, shape, np.dtype(dtype), start))
+            places.append(ArraySlot(stage, name, shape, np.dtype(dtype), start))
             start = -(-places[-1].end // ALIGNMENT) * ALIGNMENT
 
         add(None, "lengths", (num_samples,), "int32")
@@ -91,7 +91,7 @@ class PackedBatch:
         return self.words[0, HEADER.index(name)].view(np.int32)
 
     def unpack(self) -> DeviceBatch:
-        """The batch, with a leading seed axis. It shares the memory of words that are a NumPy array."""
+        """Returns the batch, with a leading seed axis. It shares the memory of words that are a NumPy array."""
         stages: dict[Stage | None, dict[str, Any]] = {stage: {} for stage in (None, *Stage)}
         for place in self.layout.places:
             stages[place.stage][place.name] = place.read(self.words)
@@ -100,7 +100,7 @@ class PackedBatch:
 
 
 def with_num_steps(packed: PackedBatch, num_steps: int) -> PackedBatch:
-    """The same batch, not on the device yet, for another number of the processor's steps."""
+    """Returns the same batch, not on the device yet, for another number of the processor's steps."""
     words = np.array(packed.words)
     words[:, HEADER.index("num_steps")] = num_steps
     return PackedBatch(words, packed.layout)

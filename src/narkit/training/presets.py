@@ -84,7 +84,7 @@ IN_WORDS: Mapping[str, str] = {
     "clrs2022": "The first release of the benchmark (Veličković et al., 2022): 1,000 fixed samples of 16 nodes, hints "
     "half teacher-forced.",
 }
-"""What the presets are for, a sentence each; one of your own needs none."""
+"""The purpose of each preset, in a sentence; one of your own needs none."""
 
 # How many seeds the tables of a preset stand on: as many as the published columns that it is compared with.
 SEEDS: Mapping[str, int] = {"paper": 5, "plus": 5, "development": 3, "quick": 5, "clrs2022": 3}
@@ -94,20 +94,20 @@ FIRST_SEED: Mapping[str, int] = {"development": 100}
 
 
 def number_of_seeds(name: str) -> int:
-    """How many seeds the tables of a preset stand on."""
+    """Returns the number of seeds that the tables of a preset stand on."""
     if name not in PRESETS:
         raise UnknownNameError("preset", name, PRESETS)
     return SEEDS.get(name, DEFAULT_SEEDS)
 
 
 def seeds_of(name: str, count: int | None = None) -> range:
-    """The seeds that a preset trains, or the first so many."""
+    """Returns the seeds that a preset trains, or the first `count` of them."""
     known, first = number_of_seeds(name), FIRST_SEED.get(name, 0)
     return range(first, first + (known if count is None else count))
 
 
 def preset(name: str, **options: Any) -> TrainConfig:
-    """The configuration of a preset, with `algorithms` and whatever else should differ from it."""
+    """Returns the configuration of a preset, with `algorithms` and whatever else should differ from it."""
     if name not in PRESETS:
         raise UnknownNameError("preset", name, PRESETS)
     return TrainConfig.from_json({**PRESETS[name], **options})

@@ -37,11 +37,11 @@ from narkit.training.sharding import Shards
 Parameters = Float[Array, "seed parameter"]
 
 _TRACING = threading.Lock()
-"""Tracing is Python: several threads at it take the interpreter from one that trains. Compilers run side by side."""
+"""Tracing is Python: several threads at it take the interpreter from one that trains. Compilers run in parallel."""
 
 
 class TrainState(eqx.Module):
-    """What a step of training changes. What an option leaves out is None, and no program has it."""
+    """The arrays that a step of training changes. Those that an option leaves out are None, and no program has them."""
 
     parameters: Parameters
     optimizer: optax.OptState
@@ -52,7 +52,7 @@ class TrainState(eqx.Module):
 
 @dataclass(frozen=True)
 class Predicted:
-    """What all seeds predict for one batch."""
+    """The predictions of all seeds for one batch."""
 
     outputs: dict[str, np.ndarray]  # decoded: (seed, batch, ...)
     losses: np.ndarray  # of the outputs: (seed,)
@@ -97,7 +97,7 @@ class Programs:
         return self.placed(state)
 
     def placed(self, arrays: Any) -> Any:
-        """Arrays with a leading seed axis, where the programs expect them."""
+        """Returns arrays with a leading seed axis, where the programs expect them."""
         return arrays if self.shards is None else jax.device_put(arrays, self.shards.by_seed)
 
     def compile_step(self, state: TrainState, batch: PackedBatch) -> jax.stages.Compiled:
@@ -116,11 +116,11 @@ class Programs:
         return self._predictions[key]
 
     def train_step(self, state: TrainState, batch: PackedBatch) -> tuple[TrainState, Float[Array, " seed"]]:
-        """One update of every seed on its own batch. The given state is used up."""
+        """Updates every seed once on its own batch. The given state is used up."""
         return self.compile_step(state, batch)(state, batch, self._seeds)
 
     def reasoner(self, parameters: Float[Array, " parameter"]) -> Reasoner:
-        """The network that a row of the parameters stands for."""
+        """Returns the network that a row of the parameters stands for."""
         return self._restore(parameters)
 
     def _reasoner_of_seed(self, seed: int) -> Reasoner:
@@ -135,7 +135,7 @@ class Programs:
     def _train_step(
         self, state: TrainState, batch: PackedBatch, seeds: Int[Array, " seed"]
     ) -> tuple[TrainState, Float[Array, " seed"]]:
-        """One update of every seed on its own batch.
+        """Updates every seed once on its own batch.
 
         A seed whose loss or gradient is not finite stays as it was, average and optimiser with it: for good, or where
         steps may be skipped, until too many come in a row. The loss of a skipped step is returned as NaN.
@@ -179,12 +179,12 @@ class Programs:
         ), losses
 
     def _new_share(self, step: Int[Array, ""]) -> Float[Array, ""]:
-        """How much of the average the parameters after a step become: one minus the decay, see `TrainConfig`."""
+        """Returns the share of a step's new parameters in the average: one minus the decay, see `TrainConfig`."""
         horizon = self.config.average_horizon
         return jnp.maximum(1 - self.config.average, horizon / (1 + horizon + step.astype(jnp.float32)))
 
     def predict(self, parameters: Parameters, batch: DeviceBatch, with_hints: bool = False) -> Predicted:
-        """What every seed predicts for one batch. Without hints, the batch needs only their first row."""
+        """Returns the predictions of every seed for one batch. Without hints, the batch needs only their first row."""
         outputs, losses, hint_counts = self.compile_prediction(parameters, batch, with_hints)(parameters, batch)
         return Predicted(*jax.tree.map(np.asarray, (outputs, losses, hint_counts)))
 
@@ -220,12 +220,12 @@ def _compiled(function: Any, *arguments: Any) -> jax.stages.Compiled:
 
 
 def _shape_key(batch: DeviceBatch) -> tuple:
-    """What programs differ by: the algorithm, the number of nodes, of rows and of samples."""
+    """Returns what programs differ by: the algorithm, the number of nodes, of rows and of samples."""
     return batch.algorithm, batch.inputs["pos"].shape, next(iter(batch.hints.values())).shape[:2]
 
 
 def _restorer(skeleton: Reasoner):
-    """The inverse: from a parameter vector to a network of the skeleton's structure."""
+    """Returns the inverse: a function from a parameter vector to a network of the skeleton's structure."""
     leaves, structure = jax.tree.flatten(skeleton)
     ends = np.cumsum([leaf.size for leaf in leaves])
 

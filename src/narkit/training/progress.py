@@ -1,4 +1,4 @@
-"""What is known of a run while it trains: curves, times, seeds that were lost and steps that were skipped."""
+"""The state of a run on the host while it trains: curves, times, seeds that were lost and steps that were skipped."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Point:
     average_losses: dict[str, list[float]] = field(default_factory=dict)
 
     def of(self, weights: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-        """The scores and the losses of raw or of averaged weights."""
+        """Returns the scores and the losses of raw or of averaged weights."""
         return (self.average_scores, self.average_losses) if weights == AVERAGED else (self.scores, self.losses)
 
     def per_seed(self, seeds: Sequence[int]) -> dict[str, float]:
-        """Every number under a name of its own, as dashboards have them: `score/ood/seed_0`."""
+        """Returns every number under a name of its own, as dashboards have them: `score/ood/seed_0`."""
         curves = {"loss/train": self.train_loss}
         for kind, prefix in ((RAW, ""), (AVERAGED, "average_")):
             scores, losses = self.of(kind)
@@ -41,13 +41,13 @@ class Point:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields; those of averaged weights only where there are any."""
+        """Returns its fields; those of averaged weights only where there are any."""
         return {name: value for name, value in asdict(self).items() if value or not name.startswith("average_")}
 
 
 @dataclass
 class Timings:
-    """Where the seconds went. Training includes waiting for data: what the host waited while the device was idle."""
+    """The seconds by part of a run. Training includes waiting for data: the host waited while the device was idle."""
 
     compiling: float = 0.0
     waiting_for_data: float = 0.0
@@ -60,13 +60,13 @@ class Timings:
 
     @property
     def total(self) -> float:
-        """How long the run took: every second once, so neither waiting (part of training) nor compiling ahead."""
+        """The seconds of the run, each once: neither waiting (part of training) nor compiling ahead is added."""
         return self.compiling + self.training + self.validating + self.saving + self.testing
 
 
 @dataclass
 class Progress:
-    """Everything of a run that is not on the device."""
+    """The part of a run's state that is not on the device."""
 
     step: int = 0
     curve: list[Point] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Progress:
-        """What an older checkpoint lacks is empty."""
+        """Missing fields of older checkpoints become empty."""
         curve = [Point(**point) for point in values["curve"]]
         return cls(values["step"], curve, Timings(**values["timings"]), values.get("skipped", []))
 
@@ -105,7 +105,7 @@ class SkippedSteps:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that a run needs to go on from where it is: arrays, and what JSON can hold."""
+    """The state that a run needs to go on from where it is: arrays, and what JSON can hold."""
 
     arrays: dict[str, Any]
     progress: dict[str, Any]

@@ -41,7 +41,7 @@ INCIDENTAL = {"timings", "waiting_share", "compiling_share", "peak_memory", "mea
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a selection rule chose: for each seed the step and its validation score."""
+    """The choice of a selection rule: for each seed the step and its validation score."""
 
     steps: list[int]
     scores: list[float]
@@ -98,7 +98,7 @@ class RunRecord:
     _choices: Mapping[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
 
     def reasoner(self, rule: str = "ood", seed: int = 0) -> Reasoner:
-        """The trained network that a rule chose for a seed."""
+        """Returns the trained network that a rule chose for a seed."""
         from narkit.training.programs import Programs
 
         if rule not in self.rules:
@@ -121,7 +121,7 @@ class RunRecord:
         return Programs(self.config).reasoner(jnp.asarray(self.choices()[rule][row]))
 
     def choices(self) -> Mapping[str, np.ndarray]:
-        """The parameters that each rule chose, (seed, parameter)."""
+        """Returns the parameters that each rule chose, (seed, parameter)."""
         if self._choices is not None:
             return self._choices
         if self._directory is None:
@@ -129,11 +129,11 @@ class RunRecord:
         return selected_parameters(RunDirectory(self._directory))
 
     def test_scores(self, algorithm: str, rule: str) -> np.ndarray:
-        """The test score of every seed, in percent."""
+        """Returns the test score of every seed, in percent."""
         return self._scores(self.test, algorithm, rule)
 
     def scores_on(self, name: str, algorithm: str, rule: str) -> np.ndarray:
-        """The score of every seed on one of the sets that are scored at the end, in percent."""
+        """Returns the score of every seed on one of the sets that are scored at the end, in percent."""
         if name not in self.scored:
             raise UnknownNameError("set that was scored", name, self.scored)
         return self._scores(self.scored[name], algorithm, rule)
@@ -146,7 +146,7 @@ class RunRecord:
         return 100 * np.array([scores["score"] for scores in found[algorithm][rule]])
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON has it, in the newest format, with the digest over all of it."""
+        """Returns the record as JSON has it, in the newest format, with the digest over all of it."""
         values = dataclasses.asdict(dataclasses.replace(self, _directory=None, _choices=None))
         values["rules"] = {name: rule.to_json() for name, rule in self.rules.items()}
         values["curve"] = [point.to_json() for point in self.curve]
@@ -188,7 +188,7 @@ class RunRecord:
         )
 
     def result(self) -> dict[str, Any]:
-        """What running the same configuration again on this machine does not change: not times, memory, commit."""
+        """Returns what the same configuration gives again on this machine: not times, memory, commit."""
         return {name: value for name, value in self.to_json().items() if name not in INCIDENTAL}
 
     def save(self, path: str | os.PathLike) -> None:
@@ -218,7 +218,7 @@ class RunRecord:
 
 
 def readable_json(values: Any) -> str:
-    """JSON with a line for every list of plain values: a curve can be read, and its file stays small."""
+    """Returns JSON with a line for every list of plain values: a curve can be read, and its file stays small."""
     text = json.dumps(values, indent=2, allow_nan=False)
     # A string in JSON holds no line break, so what matches is a list.
     lists = re.compile(r"\[\n([^\[\]{}]*)\n *\]")
@@ -226,7 +226,7 @@ def readable_json(values: Any) -> str:
 
 
 def why_not_made_by(record: RunRecord, wanted: TrainConfig, whose: str, free: Collection[str] = ()) -> str | None:
-    """Why a record is not that of a finished run with this configuration, which is `whose`; None if it is.
+    """Returns why a record is not that of a finished run with this configuration, which is `whose`; None if it is.
 
     Only the number of seeds matters, not which they are. Options in `free` need not be the same.
     """
@@ -248,7 +248,7 @@ def why_not_made_by(record: RunRecord, wanted: TrainConfig, whose: str, free: Co
 
 
 def selected_parameters(directory: RunDirectory) -> dict[str, np.ndarray]:
-    """The parameters that each rule has chosen so far, (seed, parameter), from the latest checkpoint."""
+    """Returns the parameters that each rule has chosen so far, (seed, parameter), from the latest checkpoint."""
     from narkit.training.checkpoint import Checkpoints
     from narkit.training.trainer import Trainer
 

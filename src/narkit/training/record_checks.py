@@ -1,4 +1,4 @@
-"""Checks of a run record's content: that what it says is complete, possible and consistent with its own rules."""
+"""Checks of a run record's content: that it is complete, possible and consistent with its own rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from narkit.training.selection import Selection, Validated
 
 
 def check_record(record: RunRecord) -> Iterator[str]:
-    """What is wrong with a record, one sentence each."""
+    """Yields what is wrong with a record, one sentence each."""
     config, seeds = record.config, len(record.config.seeds)
     wrong = list(_check_rules(record))
     yield from wrong
@@ -59,7 +59,7 @@ def check_record(record: RunRecord) -> Iterator[str]:
 
 
 def _check_rules(record: RunRecord) -> Iterator[str]:
-    """A record is checked against the rules that it carries: they must be possible with its configuration."""
+    """Checks the rules that a record carries: they must be possible with its configuration."""
     config = record.config
     if config.rules and tuple(record.rules.values()) != config.rules:
         wanted = [rule.name for rule in config.rules]
@@ -155,13 +155,13 @@ def _finite_losses(record: RunRecord, row: int) -> bool:
 
 
 Check = Callable[[str, Mapping[str, float]], Iterator[str]]
-"""What is wrong with the scores of one seed on an algorithm."""
+"""A function that yields what is wrong with the scores of one seed on an algorithm."""
 
 
 def _check_scores(
     record: RunRecord, what: str, found: Mapping[str, Any], wanted: Sequence[str], check: Check
 ) -> Iterator[str]:
-    """Scores by algorithm, rule and seed: whether all are there, and what is wrong with each."""
+    """Checks scores by algorithm, rule and seed: whether all are there, and what is wrong with each."""
     seeds = record.config.seeds
     if set(found) != set(wanted):
         yield f"{what}: expected scores of {sorted(wanted)}, got {sorted(found)}"

@@ -1,4 +1,4 @@
-"""Selection rules: which checkpoint of a run counts.
+"""Selection rules: they decide which checkpoint of a run counts.
 
 Validation saturates early, so many checkpoints tie, and which of them is taken can decide the test score. Rules are
 data: a `Rule` says which validation set it looks at, which weights it takes and what decides between equal scores. They
@@ -36,7 +36,7 @@ FIRST_SUFFIX, AVERAGE_SUFFIX = "_first", "_average"
 
 @dataclass(frozen=True)
 class Rule:
-    """Which checkpoint of a run is taken.
+    """A rule that says which checkpoint of a run is taken.
 
     - `validation`: the validation set whose score decides; None takes the end of training, whatever it scores.
     - `weights`: `"raw"` are those that the optimiser changes, `"averaged"` their moving average (`average` of
@@ -59,11 +59,11 @@ class Rule:
             raise UnknownNameError(f"way to decide between equal scores (rule {self.name})", self.ties, TIES)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the name, by which a record keeps it."""
+        """Returns all fields but the name, by which a record keeps it."""
         return {name: value for name, value in asdict(self).items() if name != "name"}
 
     def in_words(self) -> str:
-        """What it takes, as a table of rules says it."""
+        """Returns what it takes, as a table of rules says it."""
         weights = " of the averaged weights" if self.weights == AVERAGED else ""
         if self.validation is None:
             return f"the end of training{weights}"
@@ -72,7 +72,7 @@ class Rule:
 
 
 def default_rules(validations: Iterable[Validation], averaged: bool) -> list[Rule]:
-    """The rules of a run with these validation sets, of which some may choose nothing."""
+    """Returns the rules of a run with these validation sets, of which some may choose nothing."""
     names = [validation.name for validation in validations if validation.selects]
     found = [Rule(name, name) for name in names]
     found += [Rule(f"{name}{FIRST_SUFFIX}", name, ties=FIRST) for name in names]
@@ -84,7 +84,7 @@ def default_rules(validations: Iterable[Validation], averaged: bool) -> list[Rul
 
 
 def rules(config: TrainConfig) -> dict[str, Rule]:
-    """The rules of a run by name: those that its configuration lists, else the default ones."""
+    """Returns the rules of a run by name: those that its configuration lists, else the default ones."""
     found = config.rules or default_rules(config.validations, config.averages)
     return {rule.name: rule for rule in found}
 
@@ -103,7 +103,7 @@ def check_rules(config: TrainConfig) -> None:
 
 
 def rules_of_format_2(names: Iterable[str]) -> dict[str, Rule]:
-    """What the names of rules meant when records and checkpoints had only those. This does not change any more."""
+    """Returns what names of rules meant when records and checkpoints had only those. This does not change any more."""
     found = {}
     for name in names:
         validation = None if name == LAST else name.removesuffix(FIRST_SUFFIX)
@@ -113,5 +113,5 @@ def rules_of_format_2(names: Iterable[str]) -> dict[str, Rule]:
 
 
 def rules_from_json(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Rule]:
-    """The rules that a record or a checkpoint carries, by name. A field that it lacks has its default."""
+    """Reads the rules that a record or a checkpoint carries, by name. A field that it lacks has its default."""
     return {name: Rule(name, **{"validation": None, **fields}) for name, fields in values.items()}

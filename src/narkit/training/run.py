@@ -46,10 +46,10 @@ def train(
     - `out`: a folder to keep checkpoints, metrics and the record in. If it holds a run with the same configuration,
       that one goes on from its last checkpoint; with another configuration it is refused.
     - `callbacks`: objects of `narkit.Callback`, which follow the run.
-    - `threads`: that make data and compile; by default one per core, at most eight.
+    - `threads`: how many make data and compile; by default one per core, at most eight.
     - `save_every`: seconds between checkpoints, at least; with 0 one is written after every validation. There is also
       one at the end, and before a run stops because of Ctrl-C or SIGTERM, which then raises `Interrupted`.
-    - `devices`: among which the seeds are shared out, and where there are fewer seeds, each batch, too.
+    - `devices`: the number of devices that share the seeds and, where there are fewer seeds, each batch, too.
     """
     save_every = number("save_every", save_every, at_least=0, example=30)
     threads = default_threads() if threads is None else whole_number("threads", threads, at_least=1)
@@ -72,21 +72,21 @@ def train_until(
     callbacks: Iterable[Callback] = (),
     save_every: float = 30.0,
 ) -> RunRecord:
-    """`train` until `stop` is true, which ends in `Interrupted` after a signal and in `OutOfTime` otherwise.
+    """Runs `train` until `stop` is true, which ends in `Interrupted` after a signal and in `OutOfTime` otherwise.
 
     `make_trainer` gives a new trainer, whose programs may have been compiled before; it is not called if the folder
     has a record, or cannot be used.
     """
     checked = Callbacks(callbacks)
     if out is None:
-        return _Run(make_trainer(), None, checked, save_every, stop).complete()
+        return _RunDriver(make_trainer(), None, checked, save_every, stop).complete()
     directory = RunDirectory(out)
     with directory.locked():
         try:
             directory.create(config)
             if directory.record.exists():
                 return RunRecord.load(directory.folder)
-            return _Run(make_trainer(), directory, checked, save_every, stop).complete()
+            return _RunDriver(make_trainer(), directory, checked, save_every, stop).complete()
         except OSError as error:
             raise CheckpointWriteError(
                 f"{out}: could not be written ({one_line(error)}); the last checkpoint is intact"
@@ -94,8 +94,8 @@ def train_until(
 
 
 @dataclasses.dataclass(eq=False)
-class _Run(Callback):
-    """One call of `train`. It follows the trainer before all other callbacks do, and writes what is to be kept."""
+class _RunDriver(Callback):
+    """The driver of one call of `train`: the trainer's first callback, which writes what is to be kept."""
 
     trainer: Trainer
     directory: RunDirectory | None
@@ -156,7 +156,7 @@ class _Run(Callback):
         return record
 
     def _tested(self) -> Tested:
-        """The test scores that a process before this one has found."""
+        """Returns the test scores that an earlier process has found."""
         kept = (self.directory.kept(TESTED) if self.directory else None) or []
         return {tuple(network): Scores(**scores) for network, scores in kept}
 
@@ -189,8 +189,8 @@ class _Run(Callback):
 
 
 def _how_it_ran(trainer: Trainer) -> dict[str, str]:
-    """What else decides about numbers: whether kernels were fused, the flags of XLA, the precision of products, and
-    among how many devices sums were divided."""
+    """Returns what else decides about numbers: whether kernels were fused, the flags of XLA, the precision of products,
+    and among how many devices sums were divided."""
     found = {"kernels": "plain" if trainer.programs.acceleration.form is None else "fused"}
     if trainer.programs.shards is not None:
         found["devices"] = str(trainer.programs.shards.mesh.size)
@@ -208,7 +208,7 @@ def make_record(
     peak_before: int | None = None,
     scored: Mapping[str, TestScores] | None = None,
 ) -> RunRecord:
-    """The record of a finished run; `peak_before` is the peak of memory when it began."""
+    """Makes the record of a finished run; `peak_before` is the peak of memory when it began."""
     outputs, hints = _part_of(test, "outputs"), _part_of(test, "hints")
     peak = machine.peak_memory()
     timings, chosen = trainer.progress.timings, trainer.selection
@@ -245,7 +245,7 @@ def make_record(
 
 
 def _part_of(test: TestScores, part: str) -> dict[str, dict[str, list[dict[str, float]]]]:
-    """The scores of outputs or of hints: algorithm -> rule -> per seed."""
+    """Returns the scores of outputs or of hints: algorithm -> rule -> per seed."""
     return {
         algorithm: {rule: [getattr(scores, part) for scores in seeds] for rule, seeds in rules.items()}
         for algorithm, rules in test.items()

@@ -25,7 +25,7 @@ class RunDirectoryError(ValueError):
 
 
 def differing_options(there: TrainConfig, now: TrainConfig) -> str:
-    """In words, what differs between the configuration of a run and the one that was asked for; empty if nothing."""
+    """Returns in words what differs between a run's configuration and the one that was asked for; empty if nothing."""
     differing = there.differences(now)
     return ", ".join(f"{name} ({here!r} there, {asked!r} now)" for name, (here, asked) in differing.items())
 
@@ -54,7 +54,7 @@ class RunDirectory:
         return self.folder / RECORD
 
     def config(self) -> TrainConfig:
-        """The configuration of the run in this folder."""
+        """Reads the configuration of the run in this folder."""
         path = self.folder / CONFIG
         if not self.folder.is_dir():
             found = "a file" if self.folder.exists() else "nothing: it does not exist"
@@ -117,7 +117,7 @@ class RunDirectory:
             yield
 
     def rewrite_metrics(self, seeds: Iterable[int], curve: Iterable[Point]) -> None:
-        """The metrics up to a checkpoint; lines of steps that will be done again go."""
+        """Rewrites the metrics up to a checkpoint; lines of steps that will be done again go."""
         lines = [metrics_line(seeds, point) for point in curve]
         write_whole(self.folder / METRICS, "".join(lines))
 
@@ -126,7 +126,7 @@ class RunDirectory:
         write_whole(self.folder / name, json.dumps({"narkit": __version__, "found": values}))
 
     def kept(self, name: str) -> Any:
-        """What was found before; None if nothing was, or by another version, or if it cannot be read."""
+        """Returns what was found before; None if nothing was, or by another version, or if it cannot be read."""
         try:
             values = json.loads((self.folder / name).read_text())
             return values["found"] if values["narkit"] == __version__ else None
@@ -152,7 +152,7 @@ def metrics_line(seeds: Iterable[int], point: Point) -> str:
 
 
 def plain_numbers(value: Any) -> Any:
-    """The value with None in place of numbers that JSON has no word for."""
+    """Returns the value with None in place of numbers that JSON has no word for."""
     if isinstance(value, dict):
         return {name: plain_numbers(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What every selection rule of a run has chosen so far. `narkit.training.rules` says what rules there are."""
+"""The choices of every selection rule of a run so far. `narkit.training.rules` says what rules there are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HostParameters = Float[np.ndarray, "seed parameter"]
 
 @dataclass(frozen=True)
 class Validated:
-    """What was measured of one kind of weights at one step: scores and losses by validation set, per seed."""
+    """The measurements of one kind of weights at one step: scores and losses by validation set, per seed."""
 
     parameters: HostParameters
     scores: Mapping[str, np.ndarray]

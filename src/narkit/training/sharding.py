@@ -26,7 +26,7 @@ class DevicesError(ValueError):
 
 
 def shares(config: TrainConfig, devices: int) -> tuple[int, int]:
-    """In how many parts the seeds are shared out, and in how many each batch."""
+    """Returns into how many parts the seeds are shared out, and into how many each batch."""
     if devices < 1:
         raise DevicesError(f"devices: expected at least 1, got {devices}")
     num_seeds = len(config.seeds)
@@ -43,13 +43,13 @@ def shares(config: TrainConfig, devices: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Shards:
-    """Where the arrays of a run lie: seeds along one axis of a grid of devices, samples along the other."""
+    """The shardings of a run's arrays: seeds along one axis of a grid of devices, samples along the other."""
 
     mesh: Mesh
 
     @classmethod
     def over(cls, config: TrainConfig, devices: int) -> Shards | None:
-        """Shares a run out over so many devices of this process; None for one."""
+        """Shares a run out over this many devices of this process; None for one."""
         over_seeds, over_batch = shares(config, devices)
         if devices == 1:
             return None
@@ -74,7 +74,7 @@ class Shards:
         return NamedSharding(self.mesh, PartitionSpec())
 
     def share_out(self, batch: DeviceBatch, *, with_seeds: bool) -> DeviceBatch:
-        """The batch within a program, its samples shared out, if they can be in equal parts."""
+        """Returns the batch within a program, its samples shared out, if they can be in equal parts."""
         parts = self.mesh.shape[BATCH]
         if parts == 1 or batch.lengths.shape[-1] % parts:
             return batch

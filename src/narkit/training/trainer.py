@@ -41,7 +41,7 @@ TestScores = dict[str, dict[str, list[Scores]]]
 """Scores on the official test split, or on another set: algorithm -> rule -> per seed."""
 
 Tested = dict[tuple[str, str, int, int], Scores]
-"""The same by network: what it was scored on, the kind of weights, the row of the seed and the step. On the official
+"""Scores by network: what it was scored on, the kind of weights, the row of the seed and the step. On the official
 test split that is the name of the algorithm, on another set `SET/ALGORITHM`."""
 
 
@@ -83,7 +83,7 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to train: all steps are done, or no seed was alive at the last validation."""
+        """True if nothing is left to train: all steps are done, or no seed was alive at the last validation."""
         step = self.progress.step
         return step >= self.config.steps or (self._is_validated(step) and not self.alive.any())
 
@@ -218,7 +218,7 @@ class Trainer:
         self.callbacks.call("on_point", self, point)
 
     def _validated(self, parameters: Parameters) -> Validated:
-        """The scores and losses of all sets; with several algorithms, the mean over them."""
+        """Returns the scores and losses of all sets; with several algorithms, the mean over them."""
         scores, losses = {}, {}
         for name, sets in self._validation_sets.items():
             results = [evaluation.scores(self.programs, parameters) for evaluation in sets]
@@ -229,7 +229,7 @@ class Trainer:
     def test(
         self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None
     ) -> tuple[TestScores, dict[str, TestScores]]:
-        """The scores of every rule's choice on the official test split, and on each set that is scored at the end.
+        """Scores every rule's choice on the official test split, and on each set that is scored at the end.
 
         `known` has scores that were found before, and `keep` is given all that are known after each part.
         """
@@ -268,8 +268,8 @@ class Trainer:
         return EvaluationSet.of(validation_batch(name, validation), part, keep=True)
 
     def _final_sets(self) -> Iterator[tuple[str, str, EvaluationSet]]:
-        """What is scored at the end, one after the other and made anew each time: the name of a set, which the official
-        test split has none of, an algorithm, and its instances."""
+        """Yields what is scored at the end, one after the other and made anew each time: the name of a set, which the
+        official test split has none of, an algorithm, and its instances."""
         for each in self.config.scored:
             for name in self.config.algorithms:
                 yield each.name, name, EvaluationSet.of(validation_batch(name, each), TEST_PART)
@@ -277,7 +277,7 @@ class Trainer:
             yield "", name, EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
 
     def snapshot(self) -> Snapshot:
-        """The run as it is now, once all steps are done that the device was handed."""
+        """Returns the run as it is now, once all steps are done that the device was handed."""
         self._wait_for_device()
         selection = self.selection
         arrays = {
@@ -292,7 +292,7 @@ class Trainer:
         return Snapshot(arrays, progress)
 
     def arrays_of(self, progress: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays that a snapshot with this progress has, as they are here: shapes and types count."""
+        """Returns the arrays that a snapshot with this progress has, as they are here: shapes and types count."""
         parameters = np.asarray(self.state.parameters)
         return {"state": _by_path(self.state), "selection": dict.fromkeys(rules_of_snapshot(progress), parameters)}
 
@@ -315,21 +315,21 @@ class Trainer:
 
 
 def rules_of_snapshot(progress: Mapping[str, Any]) -> dict[str, Rule]:
-    """The rules that a run began with, which may not be those that it would get today."""
+    """Returns the rules that a run began with, which may not be those that it would get today."""
     if "rules" in progress:
         return rules_from_json(progress["rules"])
     return rules_of_format_2(progress["selection"]["steps"])
 
 
 def mean_loss(losses: np.ndarray) -> np.ndarray:
-    """The mean over steps, of each seed; skipped ones do not count."""
+    """Returns the mean over steps, of each seed; skipped ones do not count."""
     counts = ~np.isnan(losses)
     total = np.sum(np.where(counts, losses, 0), axis=0)
     return np.where(counts.any(axis=0), total / np.maximum(counts.sum(axis=0), 1), np.nan)
 
 
 def is_idle(in_flight: deque[Any]) -> bool:
-    """Whether the device has done all steps that it was handed. Only then does it wait for the host."""
+    """Returns whether the device has done all steps that it was handed. Only then does it wait for the host."""
     return not in_flight or in_flight[-1].is_ready()
 
 
@@ -349,6 +349,6 @@ def short_turns() -> Iterator[None]:
 
 
 def _by_path(tree: Any) -> dict[str, np.ndarray]:
-    """The leaves of a tree by their path, in order."""
+    """Returns the leaves of a tree by their path, in order."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
