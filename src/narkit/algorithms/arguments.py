@@ -23,7 +23,7 @@ class Argument:
     checks: tuple[Check, ...] = ()
 
     def read(self, name: str, value: Any) -> np.ndarray:
-        """The value as an array of the right type and rank, or an error that says what was expected."""
+        """Returns the value as an array of the right type and rank; raises an error that says what was expected."""
         try:
             array = np.asarray(value)
             exact = array.astype(self.dtype)
@@ -66,7 +66,7 @@ def matrix(*checks: Check, what: str = "a square matrix of edge weights, 0 where
 
 
 def source(*checks: Check, graph: str = "A") -> Argument:
-    """A node of the graph that argument `graph` holds."""
+    """Returns an argument that is a node of the graph in argument `graph`."""
 
     def is_node(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
         num_nodes = len(values[graph])
@@ -122,7 +122,7 @@ def within(low: float, high: float) -> Check:
 
 
 def same_length_as(other: str, difference: int = 0) -> Check:
-    """The length must be that of `other` plus `difference`."""
+    """Returns a check that the length is that of `other` plus `difference`."""
 
     def check(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
         expected = len(values[other]) + difference
@@ -145,7 +145,7 @@ def acyclic(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> N
 
 
 def nodes_behind_cycles(has_edge: np.ndarray) -> np.ndarray:
-    """Which nodes lie on or behind a cycle: those that are left when nodes without incoming edges are removed."""
+    """Returns which nodes lie on or behind a cycle: those that remain when nodes without incoming edges are removed."""
     left = np.ones(len(has_edge), bool)
     while (removable := left & ~has_edge[left].any(axis=0)).any():
         left &= ~removable

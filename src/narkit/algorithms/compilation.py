@@ -1,4 +1,4 @@
-"""From a textbook function to compiled loops over whole batches.
+"""Compiles a textbook function to loops over whole batches.
 
 For each algorithm two loops are generated and compiled, when first needed: `run`, over given instances, and
 `sample`, which also draws the instances. Both are a few lines of Python source, because a named tuple of a
@@ -28,7 +28,7 @@ SHARED_SOURCES = ("compilation.py", "shared_probes.py", "instances.py", "positio
 
 
 def compiled(function: Callable) -> Callable:
-    """`numba.njit` without the GIL, cached on disk where some cache directory can be written."""
+    """Compiles with `numba.njit` without the GIL, cached on disk where some cache directory can be written."""
     try:
         return njit(function, nogil=True, cache=True)
     except RuntimeError:  # Numba's word for: neither beside the source nor in the user's cache can be written
@@ -36,14 +36,15 @@ def compiled(function: Callable) -> Callable:
 
 
 def run_loop(algorithm: Algorithm) -> Callable:
-    """Compiled `(arguments..., probe arrays..., lengths)`: runs the algorithm on every instance of a batch."""
+    """Returns a compiled `(arguments..., probe arrays..., lengths)` that runs the algorithm on a batch of instances."""
     with _one_at_a_time:
         return _loop(algorithm, "run")
 
 
 def sample_loop(algorithm: Algorithm) -> Callable:
-    """Compiled `(seeds, samples_per_seed, step, size, distribution, probe arrays..., lengths)`: draws instances, runs
-    the algorithm on them, and writes what networks read: random positions, and permutations as pointers and a mask.
+    """Returns the compiled `(seeds, samples_per_seed, step, size, distribution, probe arrays..., lengths)`, which draws
+    instances, runs the algorithm on them, and writes what networks read: random positions, and permutations as pointers
+    and a mask.
 
     The samples of the first seed come first, then those of the second, and so on."""
     with _one_at_a_time:
@@ -60,17 +61,17 @@ def _loop(algorithm: Algorithm, purpose: Literal["run", "sample"]) -> Callable:
 
 @functools.cache
 def permutations(algorithm: Algorithm) -> tuple[str, ...]:
-    """The probes that transforming turns into a permutation pointer and a first-node mask."""
+    """Returns the probes that transforming turns into a permutation pointer and a first-node mask."""
     return tuple(name for name, probe in algorithm.spec.items() if probe.kind is Kind.SHOULD_BE_PERMUTATION)
 
 
 def _field(name: str) -> str:
-    """A probe's name as an attribute: `return` -> `return_`."""
+    """Returns a probe's name as an attribute: `return` -> `return_`."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def _of_sample(name: str, probe: Probe) -> str:
-    """The expression for sample `b` of a probe's array: always a writable view."""
+    """Returns the expression for sample `b` of a probe's array: always a writable view."""
     timed = probe.stage is Stage.HINT and not probe.constant
     if probe.location is Location.GRAPH and probe.kind is not Kind.CATEGORICAL and not timed:
         return f"p_{name}[b : b + 1]"
@@ -82,7 +83,7 @@ def _probes(algorithm: Algorithm) -> str:
 
 
 def _parameters(algorithm: Algorithm) -> str:
-    """The parameters of both loops: the arrays of all probes in the order of the spec, and what goes with them."""
+    """Returns the parameters of both loops: all probes' arrays in the order of the spec, and what goes with them."""
     return ", ".join([*(f"p_{name}" for name in algorithm.spec), "capacity", "lengths"])
 
 
@@ -145,13 +146,13 @@ def _compile(algorithm: Algorithm, purpose: str, source: str) -> Callable:
 
 @functools.cache
 def _function_and_probes(algorithm: Algorithm) -> tuple[Callable, type]:
-    """What both loops share, so that a process that needs both compiles the algorithm once."""
+    """Returns what both loops share, so that a process that needs both compiles the algorithm once."""
     probes = namedtuple(f"Probes_{algorithm.name}", ["clock", *(_field(name) for name in algorithm.spec)])
     return njit(algorithm.function), probes
 
 
 def _has_source_file(algorithm: Algorithm) -> bool:
-    """Functions typed into a shell cannot be told apart by their source, so nothing of theirs is cached."""
+    """Returns whether the code lies in files: functions typed into a shell cannot be told apart, so are not cached."""
     return all(Path(inspect.getfile(part)).is_file() for part in (algorithm.function, algorithm.sampler))
 
 

@@ -247,7 +247,7 @@ def optimal_bst(p, q, probes):
 
 @njit
 def _best_root(left_costs, right_costs, weight):
-    """The least cost of a tree whose root splits its keys into a left and a right tree, and that root, from 0 on."""
+    """Returns the least cost of a tree whose root splits its keys into two subtrees, and that root, counted from 0."""
     cheapest, root = UNREACHABLE_COST, 0
     for r in range(len(left_costs)):
         cost = left_costs[r] + right_costs[r] + weight

@@ -31,7 +31,7 @@ hull = functools.partial(
     },
     sampler=instances.points_in_disk,
 )
-"""What algorithms for the convex hull have in common; they differ in their hints."""
+"""The probes that algorithms for the convex hull have in common; they differ in their hints."""
 ANGLE_BEFORE_ALL = -123456789.0  # sorts the lowest point before all others
 
 
@@ -52,7 +52,7 @@ def _fill_points(probes, xs, ys):
 
 @njit
 def _lowest_point(xs, ys):
-    """The lowest point; of several the leftmost, of those the first."""
+    """Returns the lowest point; of several the leftmost, of those the first."""
     best = 0
     for i in range(len(xs)):
         if ys[i] < ys[best] or (ys[i] == ys[best] and xs[i] < xs[best]):
@@ -62,7 +62,7 @@ def _lowest_point(xs, ys):
 
 @njit
 def _does_not_turn_left(xs, ys, i, j, k):
-    """Whether the way from i over j to k turns right or goes straight on."""
+    """Returns whether the path from i over j to k turns right or goes straight on."""
     return (xs[j] - xs[i]) * (ys[k] - ys[i]) - (ys[j] - ys[i]) * (xs[k] - xs[i]) <= 0
 
 

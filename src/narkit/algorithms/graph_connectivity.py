@@ -1,4 +1,4 @@
-"""What a depth-first search tells about connections: articulation points, bridges, strong components."""
+"""Depth-first searches that tell about connections: articulation points, bridges, strong components."""
 
 import numpy as np
 from numba import njit
@@ -11,7 +11,7 @@ from narkit.spec import Densities, edge, graph, node
 
 
 def _low_point_search(judge, record):
-    """A compiled depth-first search that finds how far up every subtree reaches by one edge out of the tree.
+    """Returns a compiled depth-first search that finds how far up every subtree reaches by one edge out of the tree.
 
     `judge` looks at a node that is finished and notes what that tells in `found`, which `record` shows at every step.
     Both are inlined: called, they would be handed all probes each time, and samples would take half as long again.
@@ -88,7 +88,7 @@ def _low_point_search(judge, record):
 
 @njit(inline="always")
 def _judge_node(u, pi, d, low, child_cnt, is_cut):
-    """A root is one if it has two children, another node if the subtree of a child reaches nothing above it."""
+    """Marks a finished root if it has two children, another node if the subtree of a child reaches nothing above it."""
     if pi[u] == u:
         is_cut[u] = child_cnt[u] > TICK
     else:
@@ -105,7 +105,7 @@ def _record_cuts(probes, step, child_cnt, is_cut):
 
 @njit(inline="always")
 def _judge_edges(u, pi, d, low, child_cnt, is_bridge):
-    """The edge to a child is a bridge if the child's subtree does not even reach u in another way."""
+    """Marks the edges to children that are bridges: the child's subtree does not even reach u in another way."""
     for child in range(len(pi)):
         if pi[child] == u and low[child] > d[u]:
             is_bridge[u, child] = is_bridge[child, u] = 1

@@ -22,7 +22,7 @@ PATHS_SO_FAR = {
 
 
 def _no_negative_cycle_in_reach(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
-    """A check of the source. It relaxes as the algorithm does: what still falls after n rounds falls forever."""
+    """Checks that the source reaches no negative cycle: what n rounds of relaxing do not finish falls forever."""
     A = values["A"]
     weights = np.where(A != 0, A, np.inf)
     d = before = np.full(len(A), np.inf)

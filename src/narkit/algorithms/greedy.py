@@ -12,7 +12,7 @@ from narkit.spec import algorithm, graph, node
 
 
 def not_before(start: str) -> arguments.Check:
-    """No value may be less than the one at the same place in argument `start`."""
+    """Returns a check that no value is less than the one at the same place in argument `start`."""
 
     def check(name: str, value: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
         early = np.flatnonzero(value < values[start])

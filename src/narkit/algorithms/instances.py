@@ -23,63 +23,63 @@ WEIGHT_EPSILON = 1e-3  # keeps the geometric mean of two weights away from under
 
 
 class Distribution(NamedTuple):
-    """What differs between training and the official splits."""
+    """The parameters in which training and the official splits differ."""
 
     densities: np.ndarray  # edge probabilities, one drawn per sample
     longest_needle: int  # needle length is uniform up to this; 0: a fifth of the nodes
 
 
 def keys(rng, size, distribution):
-    """Numbers from [0, 1)."""
+    """Draws numbers from [0, 1)."""
     return (draw.uniform(rng, 0.0, 1.0, size),)
 
 
 def signed_keys(rng, size, distribution):
-    """Numbers from [-1, 1)."""
+    """Draws numbers from [-1, 1)."""
     return (draw.uniform(rng, -1.0, 1.0, size),)
 
 
 def target_and_sorted_keys(rng, size, distribution):
-    """A number to look for, and sorted numbers to look in."""
+    """Draws a number to look for, and sorted numbers to look in."""
     values = draw.uniform(rng, 0.0, 1.0, size)
     draw.sort_uniform(values)
     return draw.number(rng, 0.0, 1.0), values
 
 
 def two_strings(rng, size, distribution):
-    """Two strings of about half the size each."""
+    """Draws two strings of about half the size each."""
     second = size // 2
     first = size - second
     return draw.integers(rng, 0, ALPHABET_SIZE, first), draw.integers(rng, 0, ALPHABET_SIZE, second)
 
 
 def search_probabilities(rng, size, distribution):
-    """Probabilities of `size` keys and of the `size` + 1 gaps around them."""
+    """Draws probabilities of `size` keys and of the `size` + 1 gaps around them."""
     values = draw.uniform(rng, 0.0, 1.0, 2 * size + 1)
     values /= np.sum(values)
     return values[:size].copy(), values[size:].copy()
 
 
 def activities(rng, size, distribution):
-    """Start and finish times."""
+    """Draws start and finish times."""
     a = draw.uniform(rng, 0.0, 1.0, size)
     b = draw.uniform(rng, 0.0, 1.0, size)
     return np.minimum(a, b), np.maximum(a, b)
 
 
 def tasks(rng, size, distribution):
-    """Deadlines and penalties of unit tasks."""
+    """Draws deadlines and penalties of unit tasks."""
     deadlines = draw.integers(rng, 0, size, size) + 1
     return deadlines, draw.uniform(rng, 0.0, 1.0, size)
 
 
 def haystack_nodes(size):
-    """A string matcher of size n has n nodes of haystack and a quarter as many of needle."""
+    """Returns the number of nodes of a string matcher: `size` nodes of haystack and a quarter as many of needle."""
     return size * 5 // 4
 
 
 def haystack_and_needle(rng, size, distribution):
-    """A random haystack with the needle planted in it."""
+    """Draws a random haystack with the needle planted in it."""
     num_nodes = size * 5 // 4
     if distribution.longest_needle > 0:
         longest = max(1, min(distribution.longest_needle, (num_nodes - 1) // 2))
@@ -96,7 +96,7 @@ def haystack_and_needle(rng, size, distribution):
 
 @register_jitable
 def _segments_cross(xs, ys):
-    """Whether the segments 0-1 and 2-3 cross, collinear cases ignored."""
+    """Returns whether the segments 0-1 and 2-3 cross, collinear cases ignored."""
 
     def turns_left(a, b, c):
         return (ys[c] - ys[a]) * (xs[b] - xs[a]) > (ys[b] - ys[a]) * (xs[c] - xs[a])
@@ -105,7 +105,7 @@ def _segments_cross(xs, ys):
 
 
 def segments(rng, size, distribution):
-    """Endpoints of two segments that cross in half of the samples. The size plays no part."""
+    """Draws the endpoints of two segments that cross in half of the samples. The size plays no part."""
     should_cross = draw.coin(rng)
     while True:
         xs = draw.uniform(rng, 0.0, 1.0, 4)
@@ -116,7 +116,7 @@ def segments(rng, size, distribution):
 
 @compiled
 def some_three_are_collinear(xs, ys):
-    """Whether three of the points lie on a line, or nearly so."""
+    """Returns whether three of the points lie on a line, or nearly so."""
     for k in range(len(xs)):
         for j in range(k):
             found = False
@@ -129,7 +129,7 @@ def some_three_are_collinear(xs, ys):
 
 
 def points_in_disk(rng, size, distribution):
-    """Points uniform in a disk, no three of them on a line."""
+    """Draws points uniformly in a disk, no three of them on a line."""
     while True:
         angles = draw.uniform(rng, 0.0, 2.0 * np.pi, size)
         radii = DISK_RADIUS * np.sqrt(draw.uniform(rng, 0.0, 1.0, size))
@@ -141,7 +141,7 @@ def points_in_disk(rng, size, distribution):
 
 @compiled
 def _undirected(mask):
-    """An edge where both directions are in the mask."""
+    """Returns the graph of the edges that the mask has in both directions."""
     num_nodes = len(mask)
     graph = np.empty((num_nodes, num_nodes))
     for i in range(num_nodes):
@@ -152,7 +152,7 @@ def _undirected(mask):
 
 @compiled
 def _undirected_weighted(mask, weights):
-    """An edge where both directions are in the mask; its weight is the geometric mean of the two."""
+    """Returns the edges that the mask has in both directions, each with the geometric mean of its weights."""
     num_nodes = len(mask)
     graph = np.empty((num_nodes, num_nodes))
     for i in range(num_nodes):
@@ -164,7 +164,7 @@ def _undirected_weighted(mask, weights):
 
 @compiled
 def _acyclic(mask, order):
-    """The mask's edges from lower to higher nodes only, with the nodes renamed: `order[new] = old`."""
+    """Returns the mask's edges from lower to higher nodes only, with the nodes renamed: `order[new] = old`."""
     num_nodes = len(mask)
     graph = np.empty((num_nodes, num_nodes))
     for i in range(num_nodes):
@@ -174,21 +174,21 @@ def _acyclic(mask, order):
 
 
 def directed_graph(rng, size, distribution):
-    """Every ordered pair is an edge with the drawn probability."""
+    """Draws a graph in which every ordered pair is an edge with the drawn probability."""
     mask = draw.bernoulli_matrix(rng, draw.pick(rng, distribution.densities), size, size)
     return (mask.astype(np.float64),)
 
 
 @register_jitable
 def acyclic_graph(rng, size, distribution):
-    """A directed graph without cycles, its nodes shuffled."""
+    """Draws a directed graph without cycles, its nodes shuffled."""
     mask = draw.bernoulli_matrix(rng, draw.pick(rng, distribution.densities), size, size)
     return (_acyclic(mask, draw.permutation(rng, size)),)
 
 
 @register_jitable
 def undirected_graph(rng, size, distribution):
-    """A pair is an edge if both of its directions were drawn."""
+    """Draws a graph in which a pair is an edge if both of its directions were drawn."""
     mask = draw.bernoulli_matrix(rng, draw.pick(rng, distribution.densities), size, size)
     return (_undirected(mask),)
 
@@ -200,7 +200,7 @@ def undirected_graph_and_source(rng, size, distribution):
 
 @register_jitable
 def weighted_graph(rng, size, distribution):
-    """An undirected graph; a weight is the geometric mean of one draw per direction."""
+    """Draws an undirected graph; a weight is the geometric mean of one draw per direction."""
     mask = draw.bernoulli_matrix(rng, draw.pick(rng, distribution.densities), size, size)
     weights = draw.uniform_matrix(rng, 0.0, 1.0, size, size)
     return (_undirected_weighted(mask, weights),)
@@ -218,7 +218,7 @@ def weighted_acyclic_graph_and_source(rng, size, distribution):
 
 
 def community_graph(rng, size, distribution):
-    """Four dense directed communities; a few edges lead from earlier to later ones, so no cycle joins two."""
+    """Draws four dense directed communities; a few edges lead from earlier to later ones, so no cycle joins two."""
     density = draw.pick(rng, distribution.densities)
     mask = np.zeros((size, size))
     for community in range(COMMUNITIES):

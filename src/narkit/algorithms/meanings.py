@@ -1,4 +1,4 @@
-"""What the values of categories and phases are called.
+"""The names of the values of categories and phases.
 
 Every probe says in its spec what it means (`Probe.meaning`); here stand the names of the values that are numbers only
 because networks read numbers. Pictures, the viewer and the documentation write these names.
@@ -39,7 +39,7 @@ NAMES: dict[str | tuple[str, str], tuple[str, ...]] = {
 
 
 def value_names(algorithm: str, probe: str) -> tuple[str, ...]:
-    """The names of a probe's values, from 0 on; a category that nobody named has its numbers, other kinds nothing."""
+    """Returns the names of a probe's values, from 0 on: numbers for an unnamed category, nothing for other kinds."""
     entry = ALGORITHMS[algorithm]
     found = NAMES.get((entry.name, probe), NAMES.get(probe, ()))
     kind = entry.spec[probe]

@@ -1,4 +1,4 @@
-"""What the training protocol changes in the data: random positions, and permutations closed to a cycle."""
+"""The changes that the training protocol makes to the data: random positions, and permutations closed to a cycle."""
 
 import numpy as np
 from numba import njit

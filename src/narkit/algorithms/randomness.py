@@ -22,7 +22,7 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 def uniform(rng, low, high, size):
-    """`size` numbers from [low, high)."""
+    """Draws `size` numbers from [low, high)."""
     return rng.uniform(low, high, size)
 
 
@@ -31,42 +31,42 @@ def uniform_matrix(rng, low, high, rows, columns):
 
 
 def number(rng, low, high):
-    """One number from [low, high)."""
+    """Draws one number from [low, high)."""
     return rng.uniform(low, high)
 
 
 def coin(rng):
-    """0 or 1, each with probability one half."""
+    """Draws 0 or 1, each with probability one half."""
     return rng.binomial(1, 0.5)
 
 
 def bernoulli_matrix(rng, probability, rows, columns):
-    """A matrix of zeros and ones."""
+    """Draws a matrix of zeros and ones."""
     return rng.binomial(1, probability, (rows, columns))
 
 
 def integers(rng, low, high, size):
-    """`size` integers from {low, ..., high - 1}."""
+    """Draws `size` integers from {low, ..., high - 1}."""
     return rng.randint(low, high, size)
 
 
 def integer(rng, low, high):
-    """One integer from {low, ..., high - 1}."""
+    """Draws one integer from {low, ..., high - 1}."""
     return rng.randint(low, high)
 
 
 def index(rng, count):
-    """One integer from {0, ..., count - 1}."""
+    """Draws one integer from {0, ..., count - 1}."""
     return rng.choice(count)
 
 
 def pick(rng, values):
-    """One of the values."""
+    """Draws one of the values."""
     return rng.choice(values)
 
 
 def permutation(rng, count):
-    """The numbers 0, ..., count - 1 in random order."""
+    """Draws the numbers 0, ..., count - 1 in random order."""
     return rng.permutation(count)
 
 
@@ -93,7 +93,7 @@ def restart(rng, seed, step, sample, purpose):
 
 @njit
 def random_words(rng, count):
-    """At least `count` random words of 32 bits: as many blocks of Philox-4x32-10 as it takes.
+    """Draws at least `count` random words of 32 bits: as many blocks of Philox-4x32-10 as it takes.
 
     First come the first words of all blocks, then their second words, and so on. The words of a block are held in
     64 bits each, since the rounds need the full products.
@@ -117,13 +117,13 @@ def random_words(rng, count):
 
 @njit
 def _unit(high, low):
-    """A number from [0, 1) with 53 random bits, made of two words."""
+    """Returns a number from [0, 1) with 53 random bits, made of two words."""
     return float((np.uint64(high) << np.uint64(21)) | (np.uint64(low) >> np.uint64(11))) * 2.0**-53
 
 
 @njit
 def _below(count, word):
-    """An integer below `count`, by multiplication; the bias is below count / 2**32."""
+    """Returns an integer below `count`, by multiplication; the bias is below count / 2**32."""
     return np.int64((np.uint64(word) * np.uint64(count)) >> _HALF)
 
 
@@ -142,7 +142,7 @@ def _uniform(rng, low, high, size):
 @overload(sort_uniform)
 def _sort_uniform(values):
     def sort(values):
-        """As many buckets as numbers bring each near its place, insertion puts it there: linear in their count."""
+        """Bucket sort with one bucket per number, then insertion sort; linear on average."""
         count = len(values)
         unsorted = values.copy()
         ends = np.zeros(count + 1, np.int64)  # where the next number of a bucket goes

@@ -1,4 +1,4 @@
-"""What the algorithms use to record their run: the step counter and the few patterns that many probes share.
+"""The step counter and the few patterns that many probes share, with which the algorithms record their run.
 
 `probes` is a named tuple of zero-filled arrays, one field per probe (a trailing underscore where the name is a
 Python keyword). Hints have a leading axis of steps; `next_step` gives the row to fill:
@@ -28,7 +28,7 @@ def next_step(probes):
 
 @njit
 def fill(row, values):
-    """`row[:] = values`, several times faster than the slice assignment, and compiled in a moment.
+    """Does `row[:] = values`, several times faster than the slice assignment, and compiled in a moment.
 
     Numba takes three seconds for the message that a slice assignment has for arrays of different shapes.
     """
@@ -38,7 +38,7 @@ def fill(row, values):
 
 @njit
 def fill_matrix(row, values):
-    """`fill` for matrices."""
+    """Does the same as `fill` for matrices."""
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
             row[i, j] = values[i, j]
@@ -46,7 +46,7 @@ def fill_matrix(row, values):
 
 @njit
 def fill_positions(pos):
-    """Positions evenly spaced in [0, 1): the input by which a network tells nodes apart."""
+    """Fills in positions evenly spaced in [0, 1): the input by which a network tells nodes apart."""
     num_nodes = len(pos)
     for i in range(num_nodes):
         pos[i] = i * 1.0 / num_nodes
@@ -54,14 +54,14 @@ def fill_positions(pos):
 
 @njit
 def fill_keys(probes, A):
-    """The inputs of algorithms on keys: positions, and the keys themselves."""
+    """Fills in the inputs of algorithms on keys: positions, and the keys themselves."""
     fill_positions(probes.pos)
     fill(probes.key, A)
 
 
 @njit
 def fill_graph(probes, A):
-    """The inputs of every graph algorithm: positions, weights, and adjacency with self-loops."""
+    """Fills in the inputs of every graph algorithm: positions, weights, and adjacency with self-loops."""
     fill_positions(probes.pos)
     fill_matrix(probes.A, A)
     fill_adjacency(probes.adj, A)
@@ -69,7 +69,7 @@ def fill_graph(probes, A):
 
 @njit
 def fill_adjacency(adjacency, A):
-    """One where an edge or a self-loop is."""
+    """Fills in ones where there is an edge or a self-loop."""
     num_nodes = len(A)
     for i in range(num_nodes):
         for j in range(num_nodes):
@@ -79,14 +79,14 @@ def fill_adjacency(adjacency, A):
 
 @njit
 def fill_classes(one_hot, classes):
-    """One-hot rows from class numbers."""
+    """Fills in one-hot rows from class numbers."""
     for i in range(len(classes)):
         one_hot[i, classes[i]] = 1
 
 
 @njit
 def fill_search(probes, step, color, s_prev, u, v, s_last):
-    """What every depth-first search shows at a step: colours, the stack, and the nodes at hand."""
+    """Fills in what every depth-first search shows at a step: colours, the stack, and the nodes at hand."""
     fill_classes(probes.color[step], color)
     fill(probes.s_prev[step], s_prev)
     probes.u[step, u] = 1
@@ -96,7 +96,7 @@ def fill_search(probes, step, color, s_prev, u, v, s_last):
 
 @njit
 def fill_order(pred, order):
-    """Predecessor pointers of a linear order of the nodes; the first points to itself."""
+    """Fills in predecessor pointers of a linear order of the nodes; the first points to itself."""
     pred[order[0]] = order[0]
     for i in range(1, len(order)):
         pred[order[i]] = order[i - 1]
@@ -104,7 +104,7 @@ def fill_order(pred, order):
 
 @njit
 def fill_identity_order(pred):
-    """Predecessor pointers of the nodes in their given order."""
+    """Fills in predecessor pointers of the nodes in their given order."""
     pred[0] = 0
     for i in range(1, len(pred)):
         pred[i] = i - 1
@@ -112,7 +112,7 @@ def fill_identity_order(pred):
 
 @njit
 def fill_two_strings(probes, first, second):
-    """The inputs of algorithms on two strings: which string, the position within it, and the character."""
+    """Fills in the inputs of algorithms on two strings: which string, the position within it, and the character."""
     offset = len(first)
     fill_positions(probes.pos[:offset])
     fill_positions(probes.pos[offset:])
@@ -123,14 +123,14 @@ def fill_two_strings(probes, first, second):
 
 @njit
 def fill_two_orders(pred, length_of_first):
-    """Predecessor pointers within each of two strings laid end to end."""
+    """Fills in predecessor pointers within each of two strings laid end to end."""
     for i in range(len(pred)):
         pred[i] = i if i == 0 or i == length_of_first else i - 1
 
 
 @njit
 def identity(num_nodes):
-    """Pointers that all point to their own node."""
+    """Returns pointers that all point to their own node."""
     return np.arange(num_nodes)
 
 

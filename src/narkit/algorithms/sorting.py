@@ -20,7 +20,7 @@ sort = functools.partial(
     arguments={"A": arguments.keys()},
     sampler=instances.keys,
 )
-"""What all sorts have in common; they differ in their hints."""
+"""The probes that all sorts have in common; they differ in their hints."""
 
 
 @sort(
@@ -202,7 +202,7 @@ def quicksort(A, probes):
 
 @njit
 def _largest_of_family(keys, i, heap_size):
-    """The slot with the largest key among slot i and its children in the heap."""
+    """Returns the slot with the largest key among slot i and its children in the heap."""
     left, right = 2 * i + 1, 2 * i + 2
     largest = i
     if left < heap_size and keys[left] > keys[largest]:
@@ -214,7 +214,7 @@ def _largest_of_family(keys, i, heap_size):
 
 @njit
 def _fill_heap(parent, order, heap_size):
-    """Pointers to the parents in a binary heap that fills the first slots."""
+    """Fills in pointers to the parents in a binary heap that fills the first slots."""
     parent[order[0]] = order[0]
     for slot in range(1, heap_size):
         parent[order[slot]] = order[(slot - 1) // 2]

@@ -41,7 +41,7 @@ matcher = functools.partial(
     nodes_of_size=instances.haystack_nodes,
     nodes_of_instance=lambda T, P: len(T) + len(P),
 )
-"""What all matchers have in common; they differ in their hints."""
+"""The probes that all matchers have in common; they differ in their hints."""
 
 PREDECESSOR = constant(node("pointer", "the character before this one in its string; the first: itself"))
 
