@@ -1,4 +1,4 @@
-"""Parameters of dm-clrs in and out.
+"""Imports and exports the parameters of dm-clrs.
 
 dm-clrs keeps its parameters in Haiku's form: `{"net/...": {"w": ..., "b": ...}}`, as its checkpoints hold it. Module
 names are numbered in the order of creation; this file is the one place that knows that order.
@@ -27,7 +27,7 @@ CODERS = "net/~_construct_encoders_decoders"
 
 
 def from_haiku(algorithms: str | Sequence[str], params: Parameters, processor: str = "triplet_gmpnn") -> Reasoner:
-    """A reasoner with the parameters of a dm-clrs network.
+    """Makes a reasoner with the parameters of a dm-clrs network.
 
     The hidden size and the use of hints are read off the parameters. `algorithms` must be in the order in which the
     dm-clrs network had them. Missing, superfluous or misshapen parameters are named.
@@ -55,7 +55,7 @@ def from_haiku(algorithms: str | Sequence[str], params: Parameters, processor: s
 
 
 def to_haiku(reasoner: Reasoner) -> dict[str, dict[str, np.ndarray]]:
-    """The parameters of a reasoner in dm-clrs's form. Processor and interfaces must be such that dm-clrs has."""
+    """Returns a reasoner's parameters in dm-clrs's form. Processor and interfaces must be such that dm-clrs has."""
     if changed := reasoner.interfaces.changed:
         raise ValueError(f"expected interfaces as dm-clrs has them, got a network with {changed}")
     return {
@@ -65,7 +65,7 @@ def to_haiku(reasoner: Reasoner) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _short(name: str) -> str:
-    """Names without Haiku's marks for the method that made a module, which differ between its versions."""
+    """Returns a name without Haiku's marks for the method that made a module, which differ between its versions."""
     return "/".join(part for part in name.split("/") if not part.startswith("~"))
 
 
@@ -79,7 +79,7 @@ def _hidden_size(given: Mapping[str, np.ndarray]) -> int:
 
 
 def _hint_mode(names: Sequence[str], given: Mapping[str, np.ndarray]) -> Hints:
-    """Hints are encoded, only decoded, or neither, as the modules for the first hint show."""
+    """Returns whether hints are encoded, only decoded, or neither, which the modules for the first hint show."""
     spec = ALGORITHMS[names[0]].transformed_spec
     hint = next(name for name, probe in spec.items() if probe.stage is Stage.HINT)
     if _short(f"{CODERS}/algo_0_{hint}_enc_linear/w") in given:
@@ -94,7 +94,7 @@ def _arrays(layer: Linear | LayerNorm) -> dict[str, jax.Array]:
 
 
 def _layers(reasoner: Reasoner) -> dict[str, Linear | LayerNorm]:
-    """Every layer under its Haiku name."""
+    """Returns every layer under its Haiku name."""
     layers = _processor_layers(reasoner)
     for index, algorithm in enumerate(reasoner.algorithms):
         spec = ALGORITHMS[algorithm].transformed_spec
@@ -129,7 +129,7 @@ def _numbered(name: str, linears: Sequence[Linear]) -> dict[str, Linear | LayerN
 
 
 def _in_order(probe: Probe, decoder: Decoder) -> list[Linear]:
-    """The Linears of a decoder in the order in which dm-clrs makes them."""
+    """Returns the Linears of a decoder in the order in which dm-clrs makes them."""
     nodes = list(decoder.on_nodes)
     score = [] if decoder.score is None else [decoder.score]
     if probe.location is Location.GRAPH:

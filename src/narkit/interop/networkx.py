@@ -1,4 +1,4 @@
-"""Graphs of NetworkX in and out.
+"""Imports and exports graphs of NetworkX.
 
     import networkx as nx
     import narkit
@@ -35,7 +35,7 @@ except ModuleNotFoundError as error:
 
 
 def arguments(algorithm: str, graph: nx.Graph, /, weight: str = "weight", **others: Any) -> dict[str, Any]:
-    """What `narkit.run` takes for a graph algorithm: `narkit.run("bfs", **arguments("bfs", graph, s="Ulm"))`.
+    """Returns what `narkit.run` takes for a graph algorithm: `narkit.run("bfs", **arguments("bfs", graph, s="Ulm"))`.
 
     The matrix follows the order of `graph.nodes`. Where an edge has no attribute `weight` it counts as 1. Other
     arguments, such as the source `s`, are nodes of the graph; they become their numbers.
@@ -61,7 +61,7 @@ def arguments(algorithm: str, graph: nx.Graph, /, weight: str = "weight", **othe
 
 
 def graphs(batch: Batch, labels: Sequence[Sequence[Hashable]] | None = None) -> list[nx.DiGraph]:
-    """The trajectories of a batch as directed graphs.
+    """Returns the trajectories of a batch as directed graphs.
 
     Values of nodes, edges and the graph are attributes under the probes' names; a hint is the list of its values, one
     for each step. Pointers name nodes. `labels` gives the nodes' names for every sample; otherwise they are numbers.
@@ -93,7 +93,7 @@ def graphs(batch: Batch, labels: Sequence[Sequence[Hashable]] | None = None) -> 
 
 
 def _plain(probe: Probe, value: np.ndarray, length: int, names: list[Any]) -> Any:
-    """A value of one node, edge or graph in Python's own types: of a hint the list of its steps."""
+    """Returns a value of one node, edge or graph in Python's own types: of a hint the list of its steps."""
     if probe.stage is Stage.HINT:
         return [_plain_value(probe, step, names) for step in value[:length]]
     return _plain_value(probe, value, names)

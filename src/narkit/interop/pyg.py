@@ -47,12 +47,12 @@ def dataset(
     seed: int | None = None,
     transformed: bool = False,
 ) -> list[Trajectory]:
-    """An official split ("train", "val" or "test") as `Data` objects, or one like it of another size, count or seed."""
+    """Returns an official split ("train", "val", "test") as `Data` objects, or one of another size, count or seed."""
     return convert(choose_batch(algorithm, split, size=size, count=count, seed=seed, transformed=transformed))
 
 
 def convert(batch: Batch) -> list[Trajectory]:
-    """The trajectories of a batch. A probe whose name `Data` keeps for itself gets an underscore behind it."""
+    """Returns the trajectories of a batch. A probe whose name `Data` keeps for itself gets an underscore behind it."""
     pointers = [_name(name) for name, probe in batch.spec.items() if probe.kind in POINTERS]
     converted = []
     for graph in edge_lists(widened(batch)):
@@ -70,5 +70,5 @@ def convert(batch: Batch) -> list[Trajectory]:
 
 
 def _name(probe: str) -> str:
-    """`Data` has methods of its own, such as `size`, which a probe must not hide."""
+    """Returns the attribute of a probe, which must not hide a method of `Data`, such as `size`."""
     return f"{probe}_" if callable(getattr(Data, probe, None)) else probe

@@ -28,7 +28,7 @@ def choose_batch(
     seed: int | None = None,
     transformed: bool = False,
 ) -> Batch:
-    """An official split, or a set like it of another size, number of samples or seed.
+    """Returns an official split, or a set like it of another size, number of samples or seed.
 
     With none of `size`, `count` and `seed` these are the published samples (of "test", if no split is named). With any
     of them the samples are drawn anew from the benchmark's distribution, and what is not given is as in the split. A
@@ -47,12 +47,12 @@ def choose_batch(
 
 
 def wide(probe: Probe) -> np.dtype:
-    """The type that training code of other packages expects: indices are int64, everything else is float32."""
+    """Returns the type that training code of other packages expects: indices are int64, everything else is float32."""
     return np.dtype(np.int64 if probe.kind in POINTERS else np.float32)
 
 
 def widened(batch: Batch) -> Batch:
-    """The batch with the types of `wide`: what losses and indexing take without a further conversion."""
+    """Returns the batch with the types of `wide`: what losses and indexing take without a further conversion."""
     spec = batch.spec
 
     def convert(arrays: Arrays) -> Arrays:
@@ -80,7 +80,7 @@ class Sample:
 
 
 def sample_of(batch: Batch, index: int) -> Sample:
-    """The trajectory with this number, as views of the batch's arrays."""
+    """Returns the trajectory with this number, as views of the batch's arrays."""
     length = int(batch.lengths[index])
     return Sample(
         {name: values[index] for name, values in batch.inputs.items()},
@@ -91,12 +91,12 @@ def sample_of(batch: Batch, index: int) -> Sample:
 
 
 def samples(batch: Batch) -> Iterator[Sample]:
-    """All trajectories of a batch, one after the other."""
+    """Yields all trajectories of a batch, one after the other."""
     return (sample_of(batch, index) for index in range(len(batch)))
 
 
 def stack(trajectories: list[Sample]) -> tuple[Arrays, Arrays, Arrays, np.ndarray]:
-    """Inputs, hints (time, batch, ...), outputs and lengths of several samples; hints are zero beyond a sample's end.
+    """Stacks inputs, hints (time, batch, ...), outputs and lengths of samples; hints are zero beyond a sample's end.
 
     This is what `Batch` holds, put together again: the samples need not come from the same batch.
     """
@@ -128,7 +128,7 @@ class EdgeList:
 
 
 def needs_all_pairs(spec: Spec) -> bool:
-    """Whether a list of the graph's own edges would lose something.
+    """Returns whether a list of the graph's own edges would lose something.
 
     It does where there is no adjacency matrix, and where a hint or output has a number or a pointer for every pair of
     nodes (Floyd-Warshall's distances). Masks of edges only count where there is an edge.
@@ -140,7 +140,7 @@ def needs_all_pairs(spec: Spec) -> bool:
 
 
 def edge_lists(batch: Batch) -> Iterator[EdgeList]:
-    """All trajectories of a batch as lists of edges: the graph's own where it has any, otherwise all pairs of nodes.
+    """Yields a batch's trajectories as lists of edges: the graph's own where it has any, otherwise all pairs of nodes.
 
     The benchmark's adjacency matrices have a one in every place of the diagonal, so each node has an edge to itself.
     Where an algorithm also marks other pairs (the transposed graph of strongly connected components), they are listed.
@@ -157,7 +157,7 @@ def edge_lists(batch: Batch) -> Iterator[EdgeList]:
 
 
 def _marked_pairs(batch: Batch) -> np.ndarray:
-    """(batch, nodes, nodes): the pairs that an edge's mask names at any time, the adjacency matrix included."""
+    """Returns (batch, nodes, nodes): the pairs that an edge's mask names at any time, the adjacency matrix included."""
     marked = batch.inputs["adj"] > 0
     for name, values in {**batch.inputs, **batch.hints, **batch.outputs}.items():
         probe = batch.spec[name]
@@ -167,7 +167,7 @@ def _marked_pairs(batch: Batch) -> np.ndarray:
 
 
 def _placed(probe: Probe, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """One sample's values with the axis of nodes, of edges or of the one graph in front."""
+    """Returns one sample's values with the axis of nodes, of edges or of the one graph in front."""
     timed = probe.stage is Stage.HINT
     match probe.location:
         case Location.NODE:

@@ -36,18 +36,18 @@ def check_place(out: Path, *, force: bool = False) -> None:
 
 
 def archive(batch: Batch) -> dict[str, np.ndarray]:
-    """The arrays of a batch under the keys `input_...`, `hint_...`, `output_...` and `lengths`."""
+    """Returns the arrays of a batch under the keys `input_...`, `hint_...`, `output_...` and `lengths`."""
     return {f"{stage}_{name}": values for stage, name, values in _probes(batch)} | {"lengths": batch.lengths}
 
 
 def _probes(batch: Batch) -> Iterator[tuple[str, str, np.ndarray]]:
-    """The stage, name and values of every probe."""
+    """Yields the stage, name and values of every probe."""
     for stage, arrays in (("input", batch.inputs), ("hint", batch.hints), ("output", batch.outputs)):
         yield from ((stage, name, values) for name, values in arrays.items())
 
 
 def table(batch: Batch) -> pyarrow.Table:
-    """The batch as a table with one row for each trajectory, under the same names as the NumPy archive.
+    """Returns the batch as a table with one row for each trajectory, under the same names as the NumPy archive.
 
     Values of several dimensions are nested lists. A hint is the list of its steps, cut to the trajectory's own length.
     The schema's metadata has the algorithm, narkit's version and, as JSON, what every column means.
@@ -69,7 +69,7 @@ def table(batch: Batch) -> pyarrow.Table:
 
 
 def _steps(values: np.ndarray, lengths: np.ndarray) -> pyarrow.Array:
-    """(time, batch, ...) as one list of steps for each sample."""
+    """Returns (time, batch, ...) as one list of steps for each sample."""
     pa = _pyarrow()
     counted = np.arange(len(values)) < lengths[:, None]  # (batch, time)
     return pa.ListArray.from_arrays(
@@ -78,7 +78,7 @@ def _steps(values: np.ndarray, lengths: np.ndarray) -> pyarrow.Array:
 
 
 def _nested(values: np.ndarray) -> pyarrow.Array:
-    """(rows, ...) as an array of rows, whose further axes are lists of a fixed length."""
+    """Returns (rows, ...) as an array of rows, whose further axes are lists of a fixed length."""
     pa = _pyarrow()
     column = pa.array(np.ascontiguousarray(values).reshape(-1))
     for length in reversed(values.shape[1:]):

@@ -61,7 +61,7 @@ class Trajectories(Dataset):
 
     @staticmethod
     def collate(items: list[dict[str, Any]]) -> dict[str, Any]:
-        """Several items as one: hints (time, batch, ...) are padded with zeros and end at `lengths` (batch,)."""
+        """Collates items into one: hints (time, batch, ...) are padded with zeros and end at `lengths` (batch,)."""
         trajectories = [
             Sample(_arrays(item["inputs"]), _arrays(item["hints"]), _arrays(item["outputs"]), item["length"])
             for item in items
@@ -87,7 +87,7 @@ def dataset(
     seed: int | None = None,
     transformed: bool = False,
 ) -> Trajectories:
-    """An official split ("train", "val" or "test") as a dataset, or one like it of another size, count or seed.
+    """Returns an official split ("train", "val" or "test") as a dataset, or one like it of another size, count or seed.
 
     `transformed=True` gives what networks are trained on (random positions, hints that never change as inputs) instead
     of what the benchmark publishes; see `narkit.transform`.
