@@ -11,7 +11,7 @@ import jax
 OPTIONS: dict[str, dict[str, str | bool]] = {
     "gpu": {
         # XLA's rewriting of softmaxes fails on TEAM where edges have a single scalar, as in the sorts. Its merger of
-        # products puts operands side by side at every step of a loop; what is worth merging is merged before the loop.
+        # products concatenates operands at every step of a loop; what is worth merging is merged before the loop.
         "xla_disable_hlo_passes": "triton-softmax-rewriter,dot-merger",
         # Beside fused kernels few products are left. Tuning them gained 5 to 7 % at n = 16; the slowest program took
         # 36 s to compile instead of 20. At n = 4 one run gained half and another nothing: see benchmarks/LOG.md.
@@ -29,12 +29,12 @@ OPTIONS: dict[str, dict[str, str | bool]] = {
     # of TEAM takes twice as long, with 0.11 one of Triplet-GMPNN half as long again (and one of TEAM a sixth less).
     "cpu": {"xla_cpu_experimental_ynn_fusion_type": ""},
 }
-"""What works around weaknesses of XLA, by backend."""
+"""The options that work around weaknesses of XLA, by backend."""
 
 
 @functools.cache
 def compiler_options() -> dict[str, str | bool] | None:
-    """What `jax.jit` is given as `compiler_options` for networks, without the options that this jaxlib does not know.
+    """Returns the `compiler_options` of `jax.jit` for networks, without the options that this jaxlib does not know.
 
     XLA takes such options for a whole program, so only the outermost `jit` may have them.
     """
@@ -43,7 +43,7 @@ def compiler_options() -> dict[str, str | bool] | None:
 
 
 def is_known(name: str, value: str | bool) -> bool:
-    """Whether the installed jaxlib takes this option. XLA's options come and go with its versions."""
+    """Returns whether the installed jaxlib takes this option. XLA's options come and go with its versions."""
     argument = jax.ShapeDtypeStruct((), jax.numpy.float32)
     try:
         jax.jit(lambda x: x, compiler_options={name: value}).lower(argument).compile()

@@ -38,7 +38,7 @@ class MemoryNeedError(InstanceError):
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, on one line and not too long."""
+    """Returns what an error says, on one line and not too long."""
     if isinstance(error, OSError) and error.strerror is not None:
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         return f"{' -> '.join(names)}: {error.strerror}" if names else error.strerror

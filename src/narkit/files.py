@@ -16,7 +16,7 @@ DIGEST = "digest"
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file, which takes its place when the block ends. If the block raises, what was there before stays.
+    """Opens a new file, which takes its place when the block ends. If the block raises, what was there before stays.
 
     Until then it lies beside the place under another name, so that nobody ever finds half a file.
     """
@@ -40,19 +40,19 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def write_with_folder(path: Path, content: str | bytes) -> None:
-    """The same; makes the file's folder if need be."""
+    """Writes a file whole or not at all; makes the file's folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
 
 
 def digest(values: Mapping[str, Any]) -> str:
-    """The SHA-256 of a content in one certain form, whatever the order of its entries and its white space."""
+    """Returns the SHA-256 of a content in one certain form, whatever the order of its entries and its white space."""
     content = {name: value for name, value in values.items() if name != DIGEST}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A content with its digest. It finds accidents and careless edits; `records check --rescore` finds the rest."""
+    """Adds a digest, which finds accidents and careless edits; `records check --rescore` finds the rest."""
     return {**values, DIGEST: digest(values)}
 
 
@@ -84,7 +84,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _umask() -> int:
-    """The mask of new files' permissions, which can only be read by setting it."""
+    """Returns the mask of new files' permissions, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

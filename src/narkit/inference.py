@@ -1,4 +1,4 @@
-"""Inference: what a trained network predicts for a batch."""
+"""Inference with a trained network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from narkit.settings import flag
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a network predicts for a batch.
+    """The predictions of a network for a batch.
 
     `output_logits` {name: (batch, ...)} and `hint_logits` {name: (steps, batch, ...)} go by the transformed spec;
     `outputs` are decoded to the stored form, under the raw names: a sort's `pred`, without `pred_mask`. `hints` are

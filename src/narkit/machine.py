@@ -1,4 +1,4 @@
-"""Where and with what a run or a measurement was made, and how one is kept to one core."""
+"""The machine and the versions of a run or a measurement, and a function that keeps a process to one core."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SINGLE_THREADED: dict[str, str] = dict.fromkeys(
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Python's version and those of installed packages."""
+    """Returns Python's version and those of installed packages."""
     found = {"python": platform.python_version()}
     for package in packages:
         if package == "narkit":  # a source tree need not be installed
@@ -33,7 +33,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """The processor as the system names it."""
+    """Returns the processor as the system names it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -42,7 +42,7 @@ def cpu_model() -> str:
 
 
 def device_name() -> str:
-    """The device as records name it: JAX calls every CPU the same."""
+    """Returns the device as records name it: JAX calls every CPU the same."""
     import jax  # here: measurements of data do without it
 
     device = jax.devices()[0]
@@ -50,14 +50,14 @@ def device_name() -> str:
 
 
 def peak_memory() -> int | None:
-    """The most bytes that were in use on the device since the process began, where the device counts them."""
+    """Returns the most bytes that were in use on the device since the process began, where the device counts them."""
     import jax
 
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
 
 
 def commit() -> str:
-    """The commit of the source tree, with a plus sign if any file of the package differs from it.
+    """Returns the commit of the source tree, with a plus sign if any file of the package differs from it.
 
     The variable NARKIT_COMMIT, if set, says it instead: for copies of a tree on another machine. Where the package is
     not part of a repository it is `unknown`, also if it was installed into a folder inside of one.
@@ -75,12 +75,12 @@ def commit() -> str:
 
 
 def today() -> str:
-    """The date as records keep it, in universal time."""
+    """Returns the date as records keep it, in universal time."""
     return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def circumstances(*packages: str) -> dict[str, Any]:
-    """What every record of measurements says: the processor, the commit, the date, and versions of packages."""
+    """Returns what every record of measurements says: the processor, the commit, the date, and versions of packages."""
     return {"cpu": cpu_model(), "commit": commit(), "date": today(), "versions": versions(*packages)}
 
 

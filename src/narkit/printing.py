@@ -1,4 +1,4 @@
-"""Lines and tables on a console, the same way everywhere."""
+"""Printing of lines and tables on a console, the same way everywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence
 
 
 def number_table(header: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
-    """A table whose first column holds names and whose others hold numbers."""
+    """Returns a table whose first column holds names and whose others hold numbers."""
 
     table = Table(title=title or None, title_justify="left")
     for i, column in enumerate(header):

@@ -1,4 +1,4 @@
-"""What this machine has left of its memory."""
+"""The memory that this machine has left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def available_memory() -> int | None:
-    """Bytes of main memory that a process can still get, as the system and its limits say; None where neither does."""
+    """Returns the bytes of main memory that a process can still get, as system and limits say; None if neither does."""
     found = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -26,5 +26,5 @@ def available_memory() -> int | None:
 
 
 def gibibytes(count: float) -> str:
-    """`3.2 GiB`."""
+    """Returns a number of bytes as text such as `3.2 GiB`."""
     return f"{count / 2**30:,.1f} GiB"

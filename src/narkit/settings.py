@@ -42,13 +42,13 @@ class SettingError(ValueError):
 
 
 def shown(value: object) -> str:
-    """A value as messages show it: short, on one line."""
+    """Returns a value as messages show it: short, on one line."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:70]}… ({len(text)} characters)"
 
 
 def as_typed(value: object) -> str:
-    """A value as one would type it behind `name=`."""
+    """Returns a value as one would type it behind `name=`."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list) and not any(dataclasses.is_dataclass(item) for item in value):
@@ -59,7 +59,7 @@ def as_typed(value: object) -> str:
 
 
 def whole_number(name: str, value: object, at_least: int | None = None, example: object = None) -> int:
-    """The value, if it is a whole number and no smaller than `at_least`."""
+    """Returns the value, if it is a whole number and no smaller than `at_least`."""
     expected = "a whole number" if at_least is None else f"a whole number of at least {at_least}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise SettingError(name, expected, value, example)
@@ -71,7 +71,7 @@ def whole_number(name: str, value: object, at_least: int | None = None, example:
 
 
 def number(name: str, value: object, example: object = None, at_least: float | None = None) -> float:
-    """The value, if it is a finite number and no smaller than `at_least`."""
+    """Returns the value, if it is a finite number and no smaller than `at_least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         raise SettingError(name, "a finite number", value, example)
     if at_least is not None and value < at_least:
@@ -80,21 +80,21 @@ def number(name: str, value: object, example: object = None, at_least: float | N
 
 
 def flag(name: str, value: object) -> bool:
-    """The value, if it is true or false; NumPy has its own."""
+    """Returns the value, if it is true or false; NumPy has its own."""
     if not isinstance(value, bool) and type(value).__name__ != "bool":
         raise SettingError(name, "true or false", value)
     return bool(value)
 
 
 def word(name: str, value: object, example: object = None) -> str:
-    """The value, if it is a string that is not empty."""
+    """Returns the value, if it is a string that is not empty."""
     if not isinstance(value, str) or not value:
         raise SettingError(name, "a word", value, example)
     return str(value)
 
 
 def choice(what: str, value: object, choices: type[_Choice]) -> _Choice:
-    """The one of the choices that a word, or the choice itself, stands for; another word proposes the nearest."""
+    """Returns the choice that a word, or the choice itself, stands for; another word proposes the nearest."""
     try:
         return choices(value)
     except ValueError:
@@ -102,7 +102,7 @@ def choice(what: str, value: object, choices: type[_Choice]) -> _Choice:
 
 
 def read(kind: Any, name: str, value: object, example: object = None) -> Any:
-    """A value from Python or JSON, checked against the annotation `kind` of the field `name`."""
+    """Reads a value from Python or JSON, checked against the annotation `kind` of the field `name`."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in UNIONS:
         return None if value is None else read(_without_none(inner), name, value, example)
@@ -155,7 +155,8 @@ def _read_record(kind: Any, name: str, value: object) -> Any:
 
 
 def read_fields(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a dataclass, each checked and converted by its field. An unknown one raises and names the nearest."""
+    """Reads a dataclass's options, each checked and converted by its field. An unknown one raises and names the
+    nearest."""
     defaults = _defaults(kind)
     for name in given:
         check_name(kind, name)
@@ -170,7 +171,7 @@ def check_name(kind: type, name: str) -> None:
 
 
 def parse(kind: type, name: str, text: str) -> Any:
-    """The field `name` of a dataclass from text, as it stands behind `--set name=`."""
+    """Reads the field `name` of a dataclass from text, as it stands behind `--set name=`."""
     check_name(kind, name)
     return _parse(_kinds(kind)[name], name, text.strip(), _defaults(kind).get(name))
 
@@ -192,7 +193,7 @@ def _parse(kind: Any, name: str, text: str, example: object) -> Any:
 
 
 def _from_word(kind: type, text: str) -> Any:
-    """What a word stands for; the word itself if it is not of its kind, so that `read` refuses it."""
+    """Returns what a word stands for; the word itself if it is not of its kind, so that `read` refuses it."""
     if kind is bool:
         return FLAGS.get(text.lower(), text)
     if kind is int:
@@ -217,5 +218,5 @@ def _kinds(kind: type) -> dict[str, Any]:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """The default of every field that has one: what errors give as the example."""
+    """Returns the default of every field that has one: what errors give as the example."""
     return {field.name: field.default for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}

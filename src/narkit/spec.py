@@ -1,4 +1,4 @@
-"""What an algorithm is: its probes, its instances, its arguments, and the registry of all of them.
+"""Algorithms as data: their probes, their instances, their arguments, and the registry of all of them.
 
 CLRS-30 describes the run of an algorithm by *probes*. A probe has a name, a stage (input, output, or hint: one
 value per step), a location (node, edge, graph) and a kind (how its values are to be read). The spec of an
@@ -37,7 +37,7 @@ class Location(enum.StrEnum):
 
 
 class Kind(enum.StrEnum):
-    """How the values of a probe are to be read. A closed set: code dispatches on it with `match`."""
+    """The way in which the values of a probe are to be read. A closed set: code dispatches on it with `match`."""
 
     SCALAR = "scalar"
     MASK = "mask"  # 0 or 1; -1 where the value does not count
@@ -63,7 +63,7 @@ class Probe:
     constant: bool = field(default=False, compare=False)
 
     def shape(self, num_nodes: int) -> tuple[int, ...]:
-        """The shape of one value (one sample, one step)."""
+        """Returns the shape of one value (one sample, one step)."""
         classes = (self.num_classes,) if self.kind is Kind.CATEGORICAL else ()
         match self.location:
             case Location.NODE:
@@ -94,22 +94,22 @@ def _quantity(location: Location, kind: Kind | str, meaning: str, classes: int) 
 
 
 def node(kind: Kind | str, meaning: str, classes: int = 0) -> Quantity:
-    """A value per node, for the decorator's `inputs`, `hints` and `outputs`."""
+    """Describes a value per node, for the decorator's `inputs`, `hints` and `outputs`."""
     return _quantity(Location.NODE, kind, meaning, classes)
 
 
 def edge(kind: Kind | str, meaning: str, classes: int = 0) -> Quantity:
-    """A value per ordered pair of nodes."""
+    """Describes a value per ordered pair of nodes."""
     return _quantity(Location.EDGE, kind, meaning, classes)
 
 
 def graph(kind: Kind | str, meaning: str, classes: int = 0) -> Quantity:
-    """A value for the whole instance."""
+    """Describes a value for the whole instance."""
     return _quantity(Location.GRAPH, kind, meaning, classes)
 
 
 def constant(quantity: Quantity) -> Quantity:
-    """A hint that never changes during a run: the function fills it once, without a step index."""
+    """Marks a quantity as a hint that never changes during a run: the function fills it once, without a step index."""
     return functools.partial(quantity, constant=True)
 
 
@@ -147,7 +147,7 @@ class Algorithm:
         return (inspect.getdoc(self.function) or "").split("\n")[0]
 
     def training_sizes(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Those of some nominal sizes that training takes: all in turn, or the largest only."""
+        """Returns the sizes among some nominal ones that training takes: all in turn, or the largest only."""
         return (max(sizes),) if self.training_size_is_fixed else tuple(sizes)
 
     @functools.cached_property
@@ -168,17 +168,18 @@ class Algorithm:
 
 
 def input_name(constant_hint: str) -> str:
-    """The name under which a constant hint becomes an input: `pred_h` -> `pred`."""
+    """Returns the name under which a constant hint becomes an input: `pred_h` -> `pred`."""
     return constant_hint.removesuffix("_h")
 
 
 def first_mask_name(permutation: str) -> str:
-    """The mask beside a permutation pointer that names the first node of the order: `pred` -> `pred_mask`."""
+    """Returns the name of the mask that marks the first node of a permutation pointer's order: `pred` ->
+    `pred_mask`."""
     return f"{permutation}_mask"
 
 
 def stage_of(spec: Spec, stage: Stage) -> dict[str, Probe]:
-    """The probes of one stage, in the spec's order."""
+    """Returns the probes of one stage, in the spec's order."""
     return {name: probe for name, probe in spec.items() if probe.stage is stage}
 
 
