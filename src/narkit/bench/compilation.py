@@ -45,7 +45,7 @@ class Prepared:
 
     @property
     def seconds(self) -> list[float]:
-        """How long each program took to compile."""
+        """The seconds that each program took to compile."""
         evaluations = self.evaluations.seconds if self.evaluations is not None else []
         return [job.seconds for job in self.jobs if job.program is not None] + evaluations
 
@@ -92,7 +92,7 @@ def _compile_job(training_step: TrainingStep, job: Job, steps: int) -> None:
 
 
 def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | None:
-    """Operations that a program launches; None where they are not counted: on CPUs they are no kernels."""
+    """Counts the operations that a program launches; None where they are not counted: on CPUs they are no kernels."""
     if jax.default_backend() != "gpu":
         return None
     try:
@@ -102,7 +102,7 @@ def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | 
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:
-    """How many bytes the arguments, results and temporary arrays of a program take."""
+    """Returns how many bytes the arguments, results and temporary arrays of a program take."""
     stats = program.memory_analysis()
     if stats is None:
         return None

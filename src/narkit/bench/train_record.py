@@ -1,4 +1,4 @@
-"""What `narkit bench train` stores."""
+"""The record that `narkit bench train` stores."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Compilation(OfNetwork):
 
 @dataclass
 class EvaluationTime:
-    """How long one validation on all sets takes, and one pass over the official test split."""
+    """The seconds that one validation on all sets takes, and one pass over the official test split."""
 
     processor: str
     algorithm: str
@@ -126,7 +126,7 @@ class BenchRecord:
 
     @contextlib.contextmanager
     def noting_failures(self, implementation: str, processor: str, algorithm: str, size: int | None) -> Iterator[None]:
-        """What fails in the block is noted and does not cost the other measurements."""
+        """Records what fails in the block, so that it does not cost the other measurements."""
         try:
             yield
         except Exception as error:
