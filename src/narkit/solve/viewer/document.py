@@ -24,7 +24,7 @@ FIRST_STEP_GIVEN = "The network is given the first step; everything after it is 
 
 
 def render(run: Run) -> str:
-    """The page of a run: complete, with no need of a network or of another file."""
+    """Renders the page of a run: complete, with no need of a network or of another file."""
     template = string.Template(_part("page.html"))
     title = f"{run.entry.name} · {run.network}" if run.network else run.entry.name
     return template.substitute(
@@ -42,7 +42,7 @@ def _part(name: str) -> str:
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """All that the page knows, as JSON: what the probes mean, their values at every step, and where they differ."""
+    """Describes the run as JSON for the page: what probes mean, their values at every step, and where they differ."""
     entry = run.entry
     about = (inspect.getdoc(entry.function) or "").split("\n\n")
     probes = _probes(run)
@@ -64,7 +64,7 @@ def describe(run: Run) -> dict[str, Any]:
 
 
 def _places(run: Run) -> list[str]:
-    """What the nodes are called in sentences: labels, told apart by their place where two are the same."""
+    """Returns the names of the nodes in sentences: labels, told apart by their place if two are the same."""
     labels = [str(label) for label in run.labels]
     if "string" in run.truth.inputs:
         second = run.truth.inputs["string"][0]
@@ -80,7 +80,7 @@ def _places(run: Run) -> list[str]:
 
 
 def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The first step at which the network differs, and the first probe in which it does; None if nothing differs."""
+    """Returns the first step at which the network differs, and the first such probe; None if nothing differs."""
     found = [
         {"step": step, "probe": probe["name"]}
         for probe in probes
@@ -91,7 +91,7 @@ def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _probes(run: Run) -> list[dict[str, Any]]:
-    """Hints that move, then outputs."""
+    """Describes the hints that move, then the outputs."""
     shown = signs(run.entry)
     return [
         _probe(run, name, probe, shown.get(name))
@@ -102,7 +102,7 @@ def _probes(run: Run) -> list[dict[str, Any]]:
 
 
 def _probe(run: Run, name: str, probe: Probe, sign: Sign | None) -> dict[str, Any]:
-    """`begins` is the step of the first value: outputs come after the last hint."""
+    """Describes one probe. `begins` is the step of the first value: outputs come after the last hint."""
     is_output = probe.stage is Stage.OUTPUT
     if is_output:
         true, network = run.truth.outputs[name], None if run.outputs is None else np.asarray(run.outputs[name])[None]
@@ -126,7 +126,7 @@ def _probe(run: Run, name: str, probe: Probe, sign: Sign | None) -> dict[str, An
 
 
 def _by_changes(probe: Probe, steps: np.ndarray) -> list[list[float] | None]:
-    """The values of every step, one number each; None where they are those of the step before."""
+    """Returns the values of every step, one number each; None if they are those of the step before."""
     steps = as_numbers(probe, steps).reshape(len(steps), -1)
     rows: list[list[float] | None] = []
     for step, values in enumerate(steps):
