@@ -1,4 +1,4 @@
-"""How one cell is run, from its claim to its record: the same wherever it runs."""
+"""The run of one cell, from its claim to its record: the same wherever it runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BETWEEN_STEPS = 0.5  # seconds between two reports of progress
 
 
 def budgeted(ends_at: float | None) -> AbstractContextManager[Interruption]:
-    """An interruption shortly before a budget ends, with time left for saving; the end is as `time.time` has it."""
+    """Interrupts shortly before a budget ends, with time left for saving; the end is as `time.time` has it."""
     seconds = math.inf if ends_at is None else max(0.0, ends_at - time.time())
     return interruption(max(0.9 * seconds, seconds - SPARE_SECONDS))
 
@@ -119,7 +119,7 @@ def missing_seconds(
     starts_in: float = 0.0,
     compiled: bool = False,
 ) -> float:
-    """How much longer the budget would have to be for a cell to fit into it whole; not above zero if it fits.
+    """Returns the seconds that the budget lacks for a cell to fit into it whole; not above zero if it fits.
 
     On a device of which nothing is known yet a cell is taken to fit; a budget that ends before it saves it.
     """
@@ -161,7 +161,7 @@ class _Reporter(Callback):
 
 
 def progress_of(trainer: Trainer, phase: str) -> CellProgress:
-    """Where a run stands, as plain numbers. A seed that has diverged counts neither in the loss nor in the scores."""
+    """Returns the place of a run as plain numbers. A diverged seed counts neither in the loss nor in the scores."""
     finite = np.isfinite(trainer.latest_loss)
     scores = trainer.progress.curve[-1].scores if trainer.progress.curve and finite.any() else {}
     return CellProgress(
@@ -191,7 +191,7 @@ def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, keep_w
 
 
 def best_seed(record: RunRecord, rule: str) -> int:
-    """The seed that validates best under a rule; of equal ones that with the lowest validation loss, then the first.
+    """Returns the seed that validates best under a rule; of equal ones the lowest validation loss wins, then the first.
 
     Never by test: the score of the best seed on the test split is not an honest one.
     """

@@ -23,7 +23,7 @@ MOST_TRIES = 3  # of a cell that lost the device
 
 @dataclass
 class Outcome:
-    """How a sweep ended."""
+    """The outcome of a sweep."""
 
     finished: list[Cell] = field(default_factory=list)  # by this sweep
     failed: list[Cell] = field(default_factory=list)

@@ -35,7 +35,7 @@ BETWEEN_STEPS = 2.0  # seconds between two reports of progress, where nothing bu
 
 @dataclass(frozen=True)
 class ClusterAssignment:
-    """What a worker is to do: a cell, and how to run it."""
+    """The task of a worker: a cell, and the options of its run."""
 
     cell: Cell
     options: SweepOptions
@@ -48,7 +48,7 @@ class ClusterAssignment:
 
 @dataclass(frozen=True)
 class Result(Ended):
-    """How a cell ended on a worker, with the content of its files."""
+    """The end of a cell on a worker, with the content of its files."""
 
     details: str = ""  # a traceback
     record: bytes = b""
@@ -92,7 +92,7 @@ class MailboxObserver(SweepObserver):
 
 
 def run_assignment(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
-    """The task of a cell. The assignment is unpickled here, since that may need the user's own code."""
+    """Runs the task of a cell. The assignment is unpickled here, since that may need the user's own code."""
     code.install()
     assignment: ClusterAssignment = pickle.loads(pickled)
     cell, machine = assignment.cell, platform.node()

@@ -91,7 +91,7 @@ class Here(Executor):
         return missing_seconds(cell, context.directory, self.predictor, context.stop, starts_in, compiled)
 
     def _training(self) -> None:
-        """The cell in hand trains: now the next one may be compiled."""
+        """Notes that the cell in hand trains: now the next one may be compiled."""
         self.may_compile = True
         if not self.context.stop:
             self.context.more()
@@ -109,7 +109,7 @@ class _Waiting:
 
 
 class _Ahead(_Waiting):
-    """One whose programs are compiled on a thread while another cell trains."""
+    """A waiting cell whose programs are compiled on a thread while another cell trains."""
 
     def __init__(self, cell: Cell, claim: Claim, threads: int, devices: int):
         super().__init__(cell, claim)
@@ -128,7 +128,7 @@ class _Ahead(_Waiting):
             self._made.set_exception(error)
 
     def trainer(self, stop: Interruption) -> Trainer:
-        """The trainer, as soon as it is ready. The time until then counts as compiling, the time before does not."""
+        """Returns the trainer as soon as it is ready. Waiting for it counts as compiling, the time before does not."""
         began = time.perf_counter()
         while not self._made.done() and not stop:
             futures.wait([self._made], timeout=0.1)
@@ -141,6 +141,6 @@ class _Ahead(_Waiting):
         return trainer
 
     def give_up(self) -> None:
-        """Programs that are being compiled cannot be stopped; no further ones are begun."""
+        """Begins no further programs; those that are being compiled cannot be stopped. Lets others have the cell."""
         self._cancelled.set()
         super().give_up()

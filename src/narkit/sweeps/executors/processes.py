@@ -39,12 +39,12 @@ ENOUGH = 7  # finished cells that predictions learn from
 ENDED = "ended"  # what a process says at last, with an `Ended`
 
 Events = queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]]
-"""What processes say: of which cell, the method of the observer to call, and its arguments."""
+"""The messages of processes: the cell, the method of the observer to call, and its arguments."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a process is to do: a cell, and how to run it."""
+    """The task of a process: a cell, and the options of its run."""
 
     cell: Cell
     directory: SweepDirectory
@@ -128,7 +128,7 @@ class Processes(Executor):
         return ended
 
     def _without_a_word(self, worker: _Worker) -> Ended:
-        """How the cell of a process ended that could not say it any more."""
+        """Returns the end of a cell whose process could not report it any more."""
         cell, code, directory = worker.cell, worker.process.returncode, self.context.directory
         if directory.record(cell).exists():
             return Ended(cell, How.FINISHED, took=time.monotonic() - worker.began)

@@ -136,7 +136,7 @@ class Ray(Executor):
         self.is_ours = True
 
     def _hint(self) -> str:
-        """What to look at where no cluster can be had."""
+        """Says what to look at where no cluster can be had."""
         if self.address == AUTO:
             return "expected one that was started with `ray start`; `--address local` starts Ray for this sweep alone"
         if self.address == LOCAL:
@@ -230,7 +230,7 @@ class Ray(Executor):
         self.submissions[task.remote(self.code, pickle.dumps(assignment), self.mailbox)] = submission
 
     def _request(self, cell: Cell, alone: bool) -> Request:
-        """What a cell asks for; alone, a whole GPU or all threads of a machine."""
+        """Returns the request of a cell; alone, it is for a whole GPU or all threads of a machine."""
         if self.gpus:
             share = resources.share_of_gpu(self.gpus, predicted_memory(cell.config, "gpu"), self.gpu_memory)
             return Request(max(1.0, share) if alone else share, self.threads)
@@ -240,7 +240,7 @@ class Ray(Executor):
         return Request(0.0, self.threads, memory)
 
     def _window(self) -> int:
-        """How many cells Ray is given at a time: those that fit, and some more."""
+        """Returns how many cells Ray is given at a time: those that fit, and some more."""
         running = resources.cells_that_fit(self.machines, Request(self.gpus, self.threads))
         return max(2, running + max(FEWEST_AHEAD, int(AHEAD * running)))
 
@@ -267,7 +267,7 @@ class Ray(Executor):
         return []
 
     def _ended(self, seconds: float) -> list[Ended]:
-        """Waits so long for cells to end, and sees to all that have."""
+        """Waits so long for cells to end, and handles all that have."""
         references = list(self.submissions)
         ready, _ = ray.wait(references, num_returns=1, timeout=seconds)
         if ready and len(references) > 1:
@@ -278,7 +278,7 @@ class Ray(Executor):
         return [ended for ended in found if ended is not None]
 
     def _end(self, submission: _Submission, reference: Any) -> Ended | None:
-        """Sees to a cell that Ray has done with; None if it was handed to it again."""
+        """Handles a cell that Ray has finished with; returns None if Ray was given it again."""
         cell = submission.cell
         try:
             result: Result = ray.get(reference)
@@ -399,7 +399,7 @@ def check_reachable(address: str) -> None:
 
 
 def _as_function(work: Callable[..., Result]) -> Callable[..., Result]:
-    """Ray takes functions only, and `work` may be anything that can be called."""
+    """Wraps `work` in a function: Ray takes nothing else, and `work` may be anything that can be called."""
 
     def run_cell(code: ShippedCode, assignment: bytes, mailbox: Any) -> Result:
         return work(code, assignment, mailbox)
@@ -409,7 +409,7 @@ def _as_function(work: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def _in_one_line(error: BaseException) -> str:
-    """What an error of Ray says, without its tables of how a machine's memory was used and its stack traces."""
+    """Shortens an error of Ray: no tables of how a machine's memory was used, and no stack traces."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     until = next((index for index, line in enumerate(lines) if not line), len(lines))
     text = " ".join(lines[:until])

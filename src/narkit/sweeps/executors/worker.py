@@ -39,7 +39,7 @@ class PipeObserver(SweepObserver):
 
 @contextlib.contextmanager
 def telling(events: int) -> Iterator[PipeObserver]:
-    """The observer that writes into this pipe. What is left to say at the end goes nowhere if nobody listens."""
+    """Opens the observer that writes into this pipe. Messages at the end are dropped if nobody listens."""
     pipe = open(events, "wb")  # noqa: SIM115
     try:
         yield PipeObserver(pipe)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _heard() -> Any:
-    """What the sweep says next. If it was killed before it had said it, this process ends without a word."""
+    """Reads the next message of the sweep. If the sweep was killed before it sent one, this process ends silently."""
     try:
         return pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):
