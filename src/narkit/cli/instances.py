@@ -60,12 +60,12 @@ def takes_instance(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def typed(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a command's parameters that describe an instance and were typed."""
+    """Returns the parameters of a command that describe an instance and were typed."""
     return {name: parameters[name] for name in OPTIONS if parameters.get(name) not in (None, [], ())}
 
 
 def given_instance(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `narkit.solve`, from the parameters of a command. Nothing that was typed is left unused."""
+    """Returns the arguments of `narkit.solve` from a command's parameters. Nothing that was typed is left unused."""
     from narkit.solve.problems import problem_of
 
     left, given = typed(parameters), {}
@@ -87,7 +87,7 @@ def given_instance(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, A
 
 
 def read_instances(path: Path) -> list[dict[str, Any]]:
-    """Instances in a file with one JSON object a line.
+    """Reads the instances in a file with one JSON object a line.
 
     For example {"keys": [3, 1, 2]}, or {"edges": [["a", "b", 1], ["b", "c", 2]], "source": "a"}.
     """
@@ -117,7 +117,7 @@ def _example(algorithm: str) -> str:
 
 
 def _values(words: list[str] | None, what: str, algorithm: str) -> list[Any]:
-    """Words as numbers where they are such."""
+    """Reads words as numbers where they are numbers."""
     if not words:
         raise InstanceError(f"{algorithm} needs {what}; {_example(algorithm)}")
     for word in words:

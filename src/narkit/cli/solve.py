@@ -75,7 +75,7 @@ def solve(
 
 
 def solved(algorithm: str, weights: str | None, **instance: Any) -> Any:
-    """What `narkit.solve` answers; it leaves out the warnings, which answers say themselves."""
+    """Calls `narkit.solve` without its warnings, which answers show themselves."""
     import narkit
     from narkit.solve.problem import TrainingRangeWarning
 
