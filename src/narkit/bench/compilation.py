@@ -18,7 +18,7 @@ from narkit.training.feed import Feed, TrainingBatch
 
 
 @dataclass
-class Job:
+class CompilationJob:
     """The training steps of one size: where their data comes from, and their program."""
 
     size: int
@@ -34,7 +34,7 @@ class Prepared:
     """A training step that is ready to be measured."""
 
     training_step: TrainingStep
-    jobs: list[Job]
+    jobs: list[CompilationJob]
     evaluations: Evaluations | None = None
 
     @property
@@ -52,7 +52,7 @@ class Prepared:
 
 def prepare(training_step: TrainingStep, sizes: Sequence[int], evaluation: bool) -> Prepared:
     """Lays out what has to be compiled for a training step."""
-    jobs = [Job(size, Feed(training_step.config.replace(sizes=(size,)))) for size in sizes]
+    jobs = [CompilationJob(size, Feed(training_step.config.replace(sizes=(size,)))) for size in sizes]
     if evaluation and isinstance(training_step, NarkitStep):
         return Prepared(training_step, jobs, Evaluations(training_step))
     return Prepared(training_step, jobs)
@@ -79,7 +79,7 @@ def compile_together(
     return found
 
 
-def _compile_job(training_step: TrainingStep, job: Job, steps: int) -> None:
+def _compile_job(training_step: TrainingStep, job: CompilationJob, steps: int) -> None:
     """Compiles the program of the steps to be measured. It has room for the longest of their trajectories."""
     try:
         job.feed.measure(steps)

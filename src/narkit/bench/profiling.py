@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from narkit.bench.compilation import Job, Prepared
+from narkit.bench.compilation import CompilationJob, Prepared
 
 TRACED_STEPS = 3
 
@@ -23,7 +23,7 @@ class KernelTime:
     runs: int
 
 
-def trace(prepared: Prepared, job: Job, folder: Path) -> int:
+def trace(prepared: Prepared, job: CompilationJob, folder: Path) -> int:
     """Leaves a trace of a few steps, for TensorBoard or Perfetto, and returns how many processor steps it has."""
     batches = [job.feed.batch(step).on_device() for step in range(TRACED_STEPS)]
     training_step = prepared.training_step

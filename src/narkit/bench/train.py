@@ -15,7 +15,7 @@ import numpy as np
 
 from narkit import fused, machine
 from narkit.algorithms import ALGORITHMS
-from narkit.bench.compilation import Job, Prepared, compile_together, count_launches, prepare, program_bytes
+from narkit.bench.compilation import CompilationJob, Prepared, compile_together, count_launches, prepare, program_bytes
 from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord, Measurement
 from narkit.bench.training_steps import NarkitStep, PlainStep, TrainingStep, most_steps
 from narkit.training.config import TrainConfig
@@ -101,7 +101,9 @@ def measure(
         for kind, processor, algorithm in group:
             network = (kind.implementation, processor, algorithm)
             record.forget(*network)
-            with record.noting_failures(*network, None):  # such as an algorithm that the plain transcription cannot do
+            with record.recording_failures(
+                *network, None
+            ):  # such as an algorithm that the plain transcription cannot do
                 training_step = kind(options.config(processor, algorithm))
                 prepared.append(prepare(training_step, options.sizes_of(algorithm), options.evaluation))
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
@@ -136,11 +138,11 @@ def _measure_every_size(
         if is_over():
             return
         tell(f"{algorithm}, {processor} ({implementation}), n = {job.size}")
-        with record.noting_failures(*prepared.network, job.size):
+        with record.recording_failures(*prepared.network, job.size):
             record.cells.append(measure_size(prepared, job, steps))
     if prepared.evaluations is not None and not is_over():
         tell(f"{algorithm}, {processor}: validation and test")
-        with record.noting_failures(*prepared.network, 0):
+        with record.recording_failures(*prepared.network, 0):
             record.evaluations.append(prepared.evaluations.timed())
 
 
@@ -149,7 +151,7 @@ def warm_up(steps: int) -> int:
     return min(LOOK_AHEAD + IN_FLIGHT, max(steps, 2))
 
 
-def measure_size(prepared: Prepared, job: Job, steps: int) -> Measurement:
+def measure_size(prepared: Prepared, job: CompilationJob, steps: int) -> Measurement:
     """Times the steps of one size and looks at their program."""
     if job.error is not None:
         raise job.error

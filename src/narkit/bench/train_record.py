@@ -125,7 +125,9 @@ class BenchRecord:
             self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
 
     @contextlib.contextmanager
-    def noting_failures(self, implementation: str, processor: str, algorithm: str, size: int | None) -> Iterator[None]:
+    def recording_failures(
+        self, implementation: str, processor: str, algorithm: str, size: int | None
+    ) -> Iterator[None]:
         """Records what fails in the block, so that it does not cost the other measurements."""
         try:
             yield

@@ -46,7 +46,7 @@ VALUES = ("keys", "numbers", "dimensions")  # the parameters of problems that co
 
 
 def takes_instance(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of an instance, behind ALGORITHM; `typed` finds them in the command's context."""
+    """Gives a command the options of an instance, behind ALGORITHM; `given_parameters` finds them in its context."""
     signature = inspect.signature(command, eval_str=True)
     context, algorithm, *others = signature.parameters.values()
     own = [algorithm.replace(name=name, annotation=kind, default=None) for name, kind in OPTIONS.items()]
@@ -59,7 +59,7 @@ def takes_instance(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def typed(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def given_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parameters of a command that describe an instance and were typed."""
     return {name: parameters[name] for name in OPTIONS if parameters.get(name) not in (None, [], ())}
 
@@ -68,7 +68,7 @@ def given_instance(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, A
     """Returns the arguments of `narkit.solve` from a command's parameters. Nothing that was typed is left unused."""
     from narkit.solve.problems import problem_of
 
-    left, given = typed(parameters), {}
+    left, given = given_parameters(parameters), {}
     for name in problem_of(algorithm).parameters:
         if name in VALUES:
             given[name] = _values(left.pop("values", None), name, algorithm)

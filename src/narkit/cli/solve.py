@@ -63,7 +63,7 @@ def solve(
     with plain_errors(also=(TypeError,)):
         if many is None:
             answers = [solved(name, weights, **instances.given_instance(name, context.params))]
-        elif instances.typed(context.params):
+        elif instances.given_parameters(context.params):
             refuse(None, "expected --instances alone, or one instance by the other options")
         else:
             answers = solved(name, weights, instances=instances.read_instances(many))

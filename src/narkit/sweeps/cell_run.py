@@ -14,7 +14,7 @@ import numpy as np
 
 from narkit.models.serialization import save
 from narkit.sweeps.cells import Cell, Claim, SweepDirectory
-from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions, kind_of
+from narkit.sweeps.executor import CellOutcome, CellProgress, Ended, SweepObserver, SweepOptions, kind_of
 from narkit.sweeps.manifest import file_digest
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
@@ -76,7 +76,7 @@ def run_cell(
         record = finish_cell(directory, cell, record, keeps_weights)
     except (Interrupted, OutOfTime) as stopped:
         claim.release()
-        return Ended(cell, How.STOPPED, str(stopped))
+        return Ended(cell, CellOutcome.STOPPED, str(stopped))
     except (CheckpointWriteError, OSError):
         claim.release()
         raise
@@ -84,10 +84,10 @@ def run_cell(
         directory.fail(cell, traceback.format_exc())
         claim.release()
         text = f"{type(error).__name__}: {error}"
-        return Ended(cell, How.FAILED, text, kind_of(text))
+        return Ended(cell, CellOutcome.FAILED, text, kind_of(text))
     claim.finish()
     predictor.learn(record)
-    return Ended(cell, How.FINISHED, took=time.monotonic() - began)
+    return Ended(cell, CellOutcome.FINISHED, took=time.monotonic() - began)
 
 
 def run_assigned(
@@ -104,10 +104,10 @@ def run_assigned(
     """
     predictor = Predictor.from_records(directory, finished)
     if options.whole_cells and (missing := missing_seconds(cell, directory, predictor, stop)) > 0:
-        return Ended(cell, How.NO_TIME, missing=missing)
+        return Ended(cell, CellOutcome.NO_TIME, missing=missing)
     claim = directory.claim(cell)
     if claim is None:
-        return Ended(cell, How.TAKEN)
+        return Ended(cell, CellOutcome.TAKEN)
     return run_cell(cell, directory, claim, options=options, stop=stop, observer=observer, predictor=predictor)
 
 

@@ -49,7 +49,7 @@ class MeasuredCosts:
     phases: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
     seconds_per_program: float | None = None
 
-    def of(self, config: TrainConfig, sizes: Sequence[int]) -> dict[str, float]:
+    def by_phase(self, config: TrainConfig, sizes: Sequence[int]) -> dict[str, float]:
         """Returns the measurements of this very configuration by phase; empty if there are none.
 
         They are seconds of a training step, a validation, a pass over the test split, and bytes of memory. Training was

@@ -103,7 +103,7 @@ def kind_of(error: str) -> Failure:
     return Failure.DEVICE if "CUDA_ERROR" in error else Failure.OTHER
 
 
-class How(enum.Enum):
+class CellOutcome(enum.Enum):
     """The way in which a cell that was handed to an executor ended."""
 
     FINISHED = "finished"
@@ -119,7 +119,7 @@ class Ended:
     """The end of a cell, or why it was not begun."""
 
     cell: Cell
-    how: How
+    how: CellOutcome
     error: str = ""  # or why it stopped; empty if there is nothing to tell of that
     kind: Failure = Failure.OTHER
     missing: float = 0.0  # seconds of the budget, if there was no time

@@ -143,7 +143,7 @@ class Predictor:
     def _plain(self, config: TrainConfig) -> Prediction:
         """Predicts without the corrections that were learned."""
         name, sizes = config.algorithms[0], training_sizes(config)
-        known = self.measured.of(config, sizes)
+        known = self.measured.by_phase(config, sizes)
         step = known.get("training") or statistics.mean(self._seconds(config, s, config.batch_size) for s in sizes)
         validation = known.get("validating") or sum(self._validation(config, each) for each in config.validations)
         parts = SPLITS["test"].num_samples * ALGORITHMS[name].multiplier / TEST_PART

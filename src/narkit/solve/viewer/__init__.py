@@ -10,16 +10,16 @@ from typing import Any
 
 from narkit import files
 from narkit.solve.viewer.document import render
-from narkit.solve.viewer.run import Run, run_of, run_of_answer
+from narkit.solve.viewer.run import ViewedRun, run_of, run_of_answer
 
-__all__ = ["Run", "View", "page", "run_of", "run_of_answer"]
+__all__ = ["View", "ViewedRun", "page", "run_of", "run_of_answer"]
 
 NOTEBOOK_HEIGHT = 860  # pixels
 
 
 def page(answer: Any) -> str:
-    """Returns one HTML file, complete in itself, that shows an answer of `narkit.solve`, or a `Run`, step by step."""
-    return render(answer if isinstance(answer, Run) else run_of_answer(answer))
+    """Returns one self-contained HTML file that shows an answer of `narkit.solve`, or a `ViewedRun`, step by step."""
+    return render(answer if isinstance(answer, ViewedRun) else run_of_answer(answer))
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,14 +16,14 @@ from narkit.algorithms.meanings import value_names
 from narkit.report.drawings import Sign, completed_hint, drawing, signs
 from narkit.solve.problem import SCALAR_TOLERANCE, as_numbers, wrong
 from narkit.solve.viewer.attention import packed
-from narkit.solve.viewer.run import Run, default_labels
+from narkit.solve.viewer.run import ViewedRun, default_labels
 from narkit.spec import Kind, Probe, Stage
 
 SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "lists", "legend", "main")
 FIRST_STEP_GIVEN = "The network is given the first step; everything after it is its own."
 
 
-def render(run: Run) -> str:
+def render(run: ViewedRun) -> str:
     """Renders the page of a run: complete, with no need of a network or of another file."""
     template = string.Template(_part("page.html"))
     title = f"{run.entry.name} · {run.network}" if run.network else run.entry.name
@@ -41,7 +41,7 @@ def _part(name: str) -> str:
     return (importlib.resources.files("narkit.solve.viewer") / "page" / name).read_text(encoding="utf-8")
 
 
-def describe(run: Run) -> dict[str, Any]:
+def describe(run: ViewedRun) -> dict[str, Any]:
     """Describes the run as JSON for the page: what probes mean, their values at every step, and where they differ."""
     entry = run.entry
     about = (inspect.getdoc(entry.function) or "").split("\n\n")
@@ -63,7 +63,7 @@ def describe(run: Run) -> dict[str, Any]:
     }
 
 
-def _places(run: Run) -> list[str]:
+def _places(run: ViewedRun) -> list[str]:
     """Returns the names of the nodes in sentences: labels, told apart by their place if two are the same."""
     labels = [str(label) for label in run.labels]
     if "string" in run.truth.inputs:
@@ -90,7 +90,7 @@ def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
     return min(found, key=lambda error: error["step"], default=None)
 
 
-def _probes(run: Run) -> list[dict[str, Any]]:
+def _probes(run: ViewedRun) -> list[dict[str, Any]]:
     """Describes the hints that move, then the outputs."""
     shown = signs(run.entry)
     return [
@@ -101,7 +101,7 @@ def _probes(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _probe(run: Run, name: str, probe: Probe, sign: Sign | None) -> dict[str, Any]:
+def _probe(run: ViewedRun, name: str, probe: Probe, sign: Sign | None) -> dict[str, Any]:
     """Describes one probe. `begins` is the step of the first value: outputs come after the last hint."""
     is_output = probe.stage is Stage.OUTPUT
     if is_output:

@@ -30,7 +30,7 @@ SUMS: dict[str, tuple[str, tuple[str, ...], int]] = {
 
 
 @dataclass(frozen=True)
-class Run:
+class ViewedRun:
     """The run that the viewer shows. All arrays are of one instance and in the stored form of batches.
 
     - `truth`: a raw batch of one, the textbook's run.
@@ -106,26 +106,26 @@ def default_labels(truth: Batch) -> tuple[str, ...]:
     return tuple(str(node) for node in range(truth.num_nodes))
 
 
-def run_of_answer(answer: Answer) -> Run:
+def run_of_answer(answer: Answer) -> ViewedRun:
     """Makes the run of an answer of `narkit.solve`."""
     run = _run(answer.instance, answer.network, answer.predictions, _own_labels(answer), answer.weights_name)
     return replace(run, notes=(*answer.notes, *answer.warnings), own=answer._read.own)
 
 
-def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> Run:
+def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> ViewedRun:
     """Makes the run of a network on one instance: `truth` is a raw batch of one."""
     from narkit.inference import predict
 
     return _run(truth, reasoner, predict(reasoner, truth), labels, network or reasoner.processor_name)
 
 
-def _run(truth: Batch, reasoner: Reasoner, predictions: Predictions, labels: Sequence[str], network: str) -> Run:
+def _run(truth: Batch, reasoner: Reasoner, predictions: Predictions, labels: Sequence[str], network: str) -> ViewedRun:
     from narkit.solve.viewer.attention import attention_over_time
 
     hints = {name: np.asarray(values)[:, 0] for name, values in predictions.hints.items()}
     outputs = {name: np.asarray(values)[0] for name, values in predictions.outputs.items()}
     attention = attention_over_time(reasoner, truth, predictions.hint_logits)
-    return Run(truth, hints, outputs, labels, network, attention)
+    return ViewedRun(truth, hints, outputs, labels, network, attention)
 
 
 def _own_labels(answer: Answer) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from narkit import machine
 from narkit.sweeps.cells import Cell, Claim, State, SweepError
-from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, Task
+from narkit.sweeps.executor import CellOutcome, Context, Ended, Executor, Failure, Task
 from narkit.sweeps.executors import resources, software
 from narkit.sweeps.executors.cluster_worker import ClusterAssignment, Mailbox, Result, run_assignment
 from narkit.sweeps.executors.resources import Request
@@ -215,7 +215,7 @@ class Ray(Executor):
         # Looked at first, since asking for the claim of a cell that another sweep has takes a while.
         claim = None if directory.state(task.cell) is State.RUNNING else directory.claim(task.cell)
         if claim is None:
-            return Ended(task.cell, How.TAKEN)
+            return Ended(task.cell, CellOutcome.TAKEN)
         directory.forget_failure(task.cell)
         self._submit(_Submission(task.cell, claim, task.alone))
         return None
@@ -283,21 +283,21 @@ class Ray(Executor):
         try:
             result: Result = ray.get(reference)
         except exceptions.TaskCancelledError:
-            result = Result(cell, How.STOPPED)
+            result = Result(cell, CellOutcome.STOPPED)
         except exceptions.OutOfMemoryError as error:
             text = f"its worker ran out of memory: {_in_one_line(error)}"
-            result = Result(cell, How.FAILED, text, Failure.MEMORY)
+            result = Result(cell, CellOutcome.FAILED, text, Failure.MEMORY)
         except exceptions.RayTaskError as error:
             # `run_cell` turns errors of a cell into results. This one came before it: narkit, the user's code or a
             # package that it needs cannot be imported there, and no other cell would fare better.
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            result = Result(cell, How.CANNOT_GO_ON, f"its worker could not begin: {lines[-1]}")
+            result = Result(cell, CellOutcome.CANNOT_GO_ON, f"its worker could not begin: {lines[-1]}")
         except exceptions.RayError as error:
             if submission.tries < MOST_TRIES and not self.context.stop:
                 self._try_again(submission, error)
                 return None
             text = f"its worker was lost {submission.tries} times, at last: {_in_one_line(error)}"
-            result = Result(cell, How.FAILED, text)
+            result = Result(cell, CellOutcome.FAILED, text)
         return self._conclude(submission, result)
 
     def _try_again(self, submission: _Submission, error: Exception) -> None:
@@ -308,7 +308,7 @@ class Ray(Executor):
 
     def _conclude(self, submission: _Submission, result: Result) -> Ended:
         cell, claim, directory = submission.cell, submission.claim, self.context.directory
-        if result.how is How.FINISHED:
+        if result.how is CellOutcome.FINISHED:
             directory.keep(cell, result.record, result.weights)
             claim.finish()
             if self.storage is not None:
@@ -316,12 +316,12 @@ class Ray(Executor):
                     Storage(self.storage, cell).forget()
             return result
         said = result.error
-        if result.how is How.FAILED:
+        if result.how is CellOutcome.FAILED:
             directory.fail(cell, result.details or said)
-        elif result.how is How.STOPPED:  # what waited for a machine has not begun, and there is nothing to tell
+        elif result.how is CellOutcome.STOPPED:  # what waited for a machine has not begun, and there is nothing to tell
             saved = "nothing was kept: there is no storage" if self.storage is None else f"saved in {self.storage}"
             said = f"stopped; {saved}" if submission.has_begun else ""
-        elif result.how is How.CANNOT_GO_ON:
+        elif result.how is CellOutcome.CANNOT_GO_ON:
             said = f"{cell.name}: {said}"
         claim.release()
         return replace(result, error=said)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from narkit.errors import one_line
 from narkit.sweeps.cell_run import budgeted, run_assigned
 from narkit.sweeps.cells import Cell
-from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver
+from narkit.sweeps.executor import CellOutcome, CellProgress, Ended, SweepObserver
 from narkit.sweeps.executors.processes import ENDED, Assignment
 from narkit.sweeps.user_code import UserCode
 from narkit.training.checkpoint import CheckpointWriteError
@@ -49,19 +49,19 @@ def telling(events: int) -> Iterator[PipeObserver]:
 
 
 def main() -> None:
-    user_code: UserCode = _heard()
+    user_code: UserCode = _next_message()
     user_code.install()
-    given: Assignment = _heard()
+    given: Assignment = _next_message()
     keep_compiled_programs()
     with telling(given.events) as observer, budgeted(given.ends_at) as stop:
         try:
             ended = run_assigned(given.cell, given.directory, given.options, stop, observer, given.finished)
         except (CheckpointWriteError, OSError) as error:
-            ended = Ended(given.cell, How.CANNOT_GO_ON, one_line(error))
+            ended = Ended(given.cell, CellOutcome.CANNOT_GO_ON, one_line(error))
         observer.say(ENDED, ended)
 
 
-def _heard() -> Any:
+def _next_message() -> Any:
     """Reads the next message of the sweep. If the sweep was killed before it sent one, this process ends silently."""
     try:
         return pickle.load(sys.stdin.buffer)
