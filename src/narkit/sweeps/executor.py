@@ -67,25 +67,25 @@ class SweepObserver:
     """An observer that is told how a sweep goes, in the process of the sweep; every method may stay as it is."""
 
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
-        """Hears that a cell is about to run, from this step on, for about so many seconds."""
+        """Is called when a cell is about to run, from this step on, for about so many seconds."""
 
     def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
-        """Hears that a cell has come to another phase or a validation, or that some time has passed."""
+        """Is called when a cell has come to another phase or a validation, or some time has passed."""
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
-        """Hears that the record of a cell has been written."""
+        """Is called when the record of a cell has been written."""
 
     def cell_failed(self, cell: Cell, error: str) -> None:
-        """Hears that a cell is marked as failed; the sweep goes on."""
+        """Is called when a cell is marked as failed; the sweep goes on."""
 
     def cell_stopped(self, cell: Cell, message: str) -> None:
-        """Hears that a signal or the end of the budget has stopped a cell; everything is saved."""
+        """Is called when a signal or the end of the budget has stopped a cell; everything is saved."""
 
     def cell_not_started(self, cell: Cell, missing: float) -> None:
-        """Hears, with whole cells only, that the budget is predicted to be so many seconds too short for a cell."""
+        """Is called, with whole cells only, when the budget is predicted to be so many seconds too short for a cell."""
 
     def remark(self, text: str) -> None:
-        """Hears something else that a person may want to know, such as that a cell is tried again."""
+        """Is called with other news that a person may want to know, such as that a cell is tried again."""
 
 
 class Failure(enum.Enum):
