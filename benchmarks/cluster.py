@@ -29,7 +29,7 @@ from narkit import machine
 from narkit.algorithms import ALGORITHMS
 from narkit.cli.sweep_display import SweepDisplay
 from narkit.sweeps.cells import Cell, SweepDirectory, make_cells
-from narkit.sweeps.executor import CellProgress, How, SweepOptions
+from narkit.sweeps.executor import CellOutcome, CellProgress, SweepOptions
 from narkit.sweeps.executors.cluster_worker import Result, run_assignment
 from narkit.sweeps.executors.ray import Ray
 from narkit.sweeps.sweep import run_sweep
@@ -57,7 +57,7 @@ class Sleeping:
         order = pickle.loads(pickled)
         mailbox.post.remote(order.cell.name, "cell_begins", (0, None))
         time.sleep(self.seconds)
-        return Result(order.cell, How.FINISHED, record=self.record)
+        return Result(order.cell, CellOutcome.FINISHED, record=self.record)
 
 
 class Watching(SweepDisplay):

@@ -236,7 +236,7 @@ def test_what_cannot_be_built_is_a_failure_and_the_others_go_on(tmp_path: Path) 
 @pytest.mark.parametrize("size, where", [(None, "the network"), (0, "validation and test"), (16, "n = 16")])
 def test_failures_say_what_failed(size: int | None, where: str) -> None:
     record = full_record()
-    with record.noting_failures(NARKIT, "team", "bfs", size):
+    with record.recording_failures(NARKIT, "team", "bfs", size):
         raise MemoryError("too much\nof it")
     (failure,) = record.failures
     assert failure.where == where and failure.error == "MemoryError: too much"

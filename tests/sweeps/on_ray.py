@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import CellProgress, Failure, How, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellOutcome, CellProgress, Failure, SweepObserver, SweepOptions
 from narkit.sweeps.sweep import Outcome, run_sweep
 
 TinyCells = Callable[..., list[Cell]]
@@ -162,8 +162,8 @@ class Slow:
             file = self.notes / f"{order.cell.algorithm}-{os.getpid()}.json"
             file.write_text(json.dumps({**note, "ended": time.time(), "algorithm": order.cell.algorithm}))
         if fails:
-            return Result(order.cell, How.FAILED, "RESOURCE_EXHAUSTED: Out of memory", Failure.MEMORY)
-        return Result(order.cell, How.FINISHED, record=self.records[order.cell.name])
+            return Result(order.cell, CellOutcome.FAILED, "RESOURCE_EXHAUSTED: Out of memory", Failure.MEMORY)
+        return Result(order.cell, CellOutcome.FINISHED, record=self.records[order.cell.name])
 
 
 @pytest.fixture

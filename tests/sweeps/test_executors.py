@@ -19,7 +19,7 @@ from narkit.cli import app
 from narkit.sweeps.cell_run import progress_of
 from narkit.sweeps.cells import Cell, State, SweepDirectory
 from narkit.sweeps.checks import check_file
-from narkit.sweeps.executor import CellProgress, Ended, Failure, How, SweepObserver, SweepOptions, kind_of
+from narkit.sweeps.executor import CellOutcome, CellProgress, Ended, Failure, SweepObserver, SweepOptions, kind_of
 from narkit.sweeps.executors import worker
 from narkit.sweeps.executors.processes import ENDED, MEMORY_VARIABLES, Processes
 from narkit.sweeps.sweep import Outcome, run_sweep
@@ -72,8 +72,11 @@ FAILURES = {"memory": OUT_OF_MEMORY, "lost": LOST}
 
 def endings(cell: Cell) -> dict[str, str]:
     """What the process of a cell says at last, by what has happened."""
-    ended = {what: Ended(cell, How.FAILED, error, kind_of(error)) for what, error in FAILURES.items()}
-    ended |= {"finished": Ended(cell, How.FINISHED), "disk": Ended(cell, How.CANNOT_GO_ON, "No space left on device")}
+    ended = {what: Ended(cell, CellOutcome.FAILED, error, kind_of(error)) for what, error in FAILURES.items()}
+    ended |= {
+        "finished": Ended(cell, CellOutcome.FINISHED),
+        "disk": Ended(cell, CellOutcome.CANNOT_GO_ON, "No space left on device"),
+    }
     return {what: pickle.dumps((ENDED, (each,))).hex() for what, each in ended.items()}
 
 

@@ -18,7 +18,7 @@ from narkit.training.feed import Feed, TrainingBatch
 
 
 @dataclass
-class Job:
+class CompilationJob:
     """The training steps of one size: where their data comes from, and their program."""
 
     size: int
@@ -34,7 +34,7 @@ class Prepared:
     """A training step that is ready to be measured."""
 
     training_step: TrainingStep
-    jobs: list[Job]
+    jobs: list[CompilationJob]
     evaluations: Evaluations | None = None
 
     @property
@@ -45,14 +45,14 @@ class Prepared:
 
     @property
     def seconds(self) -> list[float]:
-        """How long each program took to compile."""
+        """The seconds that each program took to compile."""
         evaluations = self.evaluations.seconds if self.evaluations is not None else []
         return [job.seconds for job in self.jobs if job.program is not None] + evaluations
 
 
 def prepare(training_step: TrainingStep, sizes: Sequence[int], evaluation: bool) -> Prepared:
     """Lays out what has to be compiled for a training step."""
-    jobs = [Job(size, Feed(training_step.config.replace(sizes=(size,)))) for size in sizes]
+    jobs = [CompilationJob(size, Feed(training_step.config.replace(sizes=(size,)))) for size in sizes]
     if evaluation and isinstance(training_step, NarkitStep):
         return Prepared(training_step, jobs, Evaluations(training_step))
     return Prepared(training_step, jobs)
@@ -79,7 +79,7 @@ def compile_together(
     return found
 
 
-def _compile_job(training_step: TrainingStep, job: Job, steps: int) -> None:
+def _compile_job(training_step: TrainingStep, job: CompilationJob, steps: int) -> None:
     """Compiles the program of the steps to be measured. It has room for the longest of their trajectories."""
     try:
         job.feed.measure(steps)
@@ -92,7 +92,7 @@ def _compile_job(training_step: TrainingStep, job: Job, steps: int) -> None:
 
 
 def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | None:
-    """Operations that a program launches; None where they are not counted: on CPUs they are no kernels."""
+    """Counts the operations that a program launches; None where they are not counted: on CPUs they are no kernels."""
     if jax.default_backend() != "gpu":
         return None
     try:
@@ -102,7 +102,7 @@ def count_launches(program: jax.stages.Compiled) -> dict[str, dict[str, int]] | 
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:
-    """How many bytes the arguments, results and temporary arrays of a program take."""
+    """Returns how many bytes the arguments, results and temporary arrays of a program take."""
     stats = program.memory_analysis()
     if stats is None:
         return None

@@ -108,7 +108,7 @@ def measure(
 
 
 def our_microseconds(name: str, size: int, seconds: float) -> float:
-    """The median time per sample over fresh batches, compiled code warm."""
+    """Measures the median time per sample over fresh batches, compiled code warm."""
     for step in range(WARM_UP_BATCHES):
         sample(name, size=size, batch_size=BATCH_SIZE, seed=0, step=step)
     times: list[float] = []
@@ -120,7 +120,7 @@ def our_microseconds(name: str, size: int, seconds: float) -> float:
 
 
 def _startup(names: Sequence[str]) -> dict[str, float]:
-    """Seconds for `import narkit` and for the first sample with a warm cache, each in a fresh process."""
+    """Measures the seconds for `import narkit` and for the first sample with a warm cache, each in a fresh process."""
     source = str(Path(narkit.__file__ or "").parents[1])
     environment = {**os.environ, **machine.SINGLE_THREADED, "PYTHONPATH": source}
     imports, firsts = [], []
@@ -135,7 +135,7 @@ def _startup(names: Sequence[str]) -> dict[str, float]:
 
 
 def _rows(record: DataRecord) -> Iterator[list[str]]:
-    """The table: one row per algorithm, then the geometric means and the minima of the ratios."""
+    """Yields the rows of the table: one per algorithm, then the geometric means and the minima of the ratios."""
     at_size = {size: [cell for cell in record.cells if cell.size == size] for size in record.sizes}
     for cells in zip(*at_size.values(), strict=True):  # of one algorithm
         yield [cells[0].algorithm, *_columns(record, [(cell.ours, cell.reference, cell.ratio) for cell in cells])]
@@ -149,7 +149,7 @@ def _rows(record: DataRecord) -> Iterator[list[str]]:
 
 
 def _columns(record: DataRecord, sizes: Iterable[tuple[float, float | None, float | None]]) -> Iterator[str]:
-    """For every size our time and, where the reference was measured, its time and the ratio."""
+    """Yields for every size our time and, where the reference was measured, its time and the ratio."""
     for ours, theirs, ratio in sizes:
         yield _number(ours)
         if record.reference_versions is not None:
@@ -190,12 +190,12 @@ def _circumstances(record: DataRecord) -> list[str]:
 
 
 def page(record: DataRecord) -> Page:
-    """The measurements and their circumstances."""
+    """Returns the page of the measurements and their circumstances."""
     return Page("Speed of the data layer", _circumstances(record), _header(record), list(_rows(record)))
 
 
 def as_json(record: DataRecord) -> str:
-    """The record as JSON, ratios and their summaries included."""
+    """Returns the record as JSON, ratios and their summaries included."""
     content = asdict(record)
     content["summary"] = {
         str(size): {"geometric_mean": statistics.geometric_mean(ratios), "minimum": min(ratios)}

@@ -1,4 +1,4 @@
-"""How long a validation and a pass over the official test split take."""
+"""Measures how long a validation and a pass over the official test split take."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Evaluations:
         self._test = EvaluationSet.of(load_split(self._name, "test"), TEST_PART, with_hints=True)
 
     def compile_jobs(self) -> list[Callable[[], None]]:
-        """One function per program to be compiled."""
+        """Returns one function per program to be compiled."""
         return [functools.partial(self._compile, each) for each in (*self._validations, self._test)]
 
     def _compile(self, each: EvaluationSet) -> None:
@@ -45,7 +45,7 @@ class Evaluations:
             self._error = error
 
     def timed(self) -> EvaluationTime:
-        """Seconds of one validation and one test; the first run of each program is not counted."""
+        """Measures the seconds of one validation and one test; the first run of each program is not counted."""
         if self._error is not None:
             raise self._error
         programs, parameters = self._step.programs, self._step.state.parameters

@@ -74,7 +74,7 @@ def parse(text: str) -> Program:
 
 
 def _operations(line: str) -> list[Operation]:
-    """The operation of a line, if it has one."""
+    """Returns the operation of a line, if it has one."""
     operation = _OPERATION.match(line)
     if not operation:
         return []
@@ -86,7 +86,7 @@ def _operations(line: str) -> list[Operation]:
 
 
 def launched(program: Program, computation: str) -> Counter[str]:
-    """What one run of a computation launches, by kind of operation. Loops inside count as often as they turn."""
+    """Counts what one run of a computation launches, by kind of operation. Loops inside count as often as they turn."""
     total: Counter[str] = Counter()
     for operation in program.computations.get(computation, ()):
         total += _launched_by(program, operation)
@@ -111,13 +111,13 @@ def _launched_by(program: Program, operation: Operation) -> Counter[str]:
 
 
 def _turn(program: Program, loop: Operation) -> Counter[str]:
-    """One turn of a loop. Where the number of turns is known beforehand, nothing is launched to test for the end."""
+    """Counts what one turn of a loop launches: also the test for the end if the number of turns is not known."""
     body = launched(program, loop.computations["body"])
     return body if loop.trip_count is not None else body + launched(program, loop.computations["condition"])
 
 
 def _outer_loops(program: Program, computation: str) -> Iterator[Operation]:
-    """The loops that are not inside other loops, in the order in which they run."""
+    """Yields the loops that are not inside other loops, in the order in which they run."""
     for operation in program.computations.get(computation, ()):
         if operation.opcode == "while":
             yield operation
@@ -126,7 +126,7 @@ def _outer_loops(program: Program, computation: str) -> Iterator[Operation]:
 
 
 def count(text: str) -> dict[str, dict[str, int]]:
-    """What a training step launches, by kind: per processor step `forward` and `backward`, and once `outside` of loops.
+    """Counts the launches of a training step by kind: `forward` and `backward` per processor step, `outside` once.
 
     The two loops over time are the two that launch most, the first of them forward. Small loops beside them, such as
     Sinkhorn's iteration, belong to where they stand.

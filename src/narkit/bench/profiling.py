@@ -9,21 +9,21 @@ from typing import Any
 
 import jax
 
-from narkit.bench.compilation import Job, Prepared
+from narkit.bench.compilation import CompilationJob, Prepared
 
 TRACED_STEPS = 3
 
 
 @dataclass(frozen=True)
 class KernelTime:
-    """What all runs of one kernel took in the traced steps."""
+    """The time that all runs of one kernel took in the traced steps."""
 
     name: str
     milliseconds: float
     runs: int
 
 
-def trace(prepared: Prepared, job: Job, folder: Path) -> int:
+def trace(prepared: Prepared, job: CompilationJob, folder: Path) -> int:
     """Leaves a trace of a few steps, for TensorBoard or Perfetto, and returns how many processor steps it has."""
     batches = [job.feed.batch(step).on_device() for step in range(TRACED_STEPS)]
     training_step = prepared.training_step
@@ -35,7 +35,7 @@ def trace(prepared: Prepared, job: Job, folder: Path) -> int:
 
 
 def longest_kernels(folder: Path) -> list[KernelTime]:
-    """All kernels of a trace, those with the most time first.
+    """Returns all kernels of a trace, those with the most time first.
 
     On a GPU these are what its streams ran; without one, the operations that the program's threads ran.
     """
@@ -57,6 +57,6 @@ def longest_kernels(folder: Path) -> list[KernelTime]:
 
 
 def _is_operation(event: Any) -> bool:
-    """Whether a host's event is an operation of a program; loops and calls are left out, as they hold others."""
+    """Returns whether a host's event is an operation of a program. Loops and calls are not, as they hold others."""
     is_container = event.name.startswith(("while", "call", "conditional"))
     return not is_container and any(name == "hlo_op" for name, _ in event.stats)

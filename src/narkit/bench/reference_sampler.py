@@ -37,7 +37,7 @@ PREDECESSORS_ARE_INPUT = (
 
 
 def stream(clrs, numpy, algorithm, size, batch_size, track_max_steps=False):
-    """The spec of an algorithm and an endless iterator of transformed batches.
+    """Returns the spec of an algorithm and an endless iterator of transformed batches.
 
     A batch is as long as its longest trajectory. With `track_max_steps`, building draws a thousand samples, and batches
     are padded to the longest seen so far.
@@ -67,7 +67,7 @@ def stream(clrs, numpy, algorithm, size, batch_size, track_max_steps=False):
 
 
 def measure(clrs, numpy, request):
-    """The median time per sample over as many batches as fit into the time given, and one at least."""
+    """Measures the median time per sample over as many batches as fit into the time given, and one at least."""
     batch_size = request["batch_size"]
     wanted = (clrs, numpy, request["algorithm"], request["size"])
     next(stream(*wanted, 1)[1])  # imports and caches are not what is measured

@@ -22,7 +22,7 @@ NUM_BATCHES = 8
 
 
 def team_factory():
-    """TEAM (protocol steps 1 to 3) as a processor of dm-clrs."""
+    """Returns TEAM (protocol steps 1 to 3) as a processor of dm-clrs."""
     import haiku as hk  # pyright: ignore[reportMissingImports]
     import jax
     import jax.numpy as jnp
@@ -95,7 +95,7 @@ class Network:
         self._key = jax.random.PRNGKey(0)
 
     def step(self):
-        """The seconds of one training step."""
+        """Takes one training step and returns its seconds."""
         batch = next(self._batches)
         start = time.perf_counter()
         float(self._model.feedback(self._key, batch, 0))

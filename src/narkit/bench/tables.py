@@ -30,7 +30,7 @@ class Page:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1) -> list[str]:
-    """The lines of a table and an empty one after it. The first columns hold names, the others numbers."""
+    """Returns the lines of a table and an empty one after it. The first columns hold names, the others numbers."""
     rule = f"|{' --- |' * names}{' ---: |' * (len(header) - names)}"
     return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows), ""]
 

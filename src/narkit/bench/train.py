@@ -15,7 +15,7 @@ import numpy as np
 
 from narkit import fused, machine
 from narkit.algorithms import ALGORITHMS
-from narkit.bench.compilation import Job, Prepared, compile_together, count_launches, prepare, program_bytes
+from narkit.bench.compilation import CompilationJob, Prepared, compile_together, count_launches, prepare, program_bytes
 from narkit.bench.train_record import DEFAULT_PRESET, BenchRecord, Measurement
 from narkit.bench.training_steps import NarkitStep, PlainStep, TrainingStep, most_steps
 from narkit.training.config import TrainConfig
@@ -31,12 +31,12 @@ MANY_STEPS = 64  # of the longer one of them
 STEP_SETTINGS = (
     "teacher_forcing", "reprediction", "hint_gradient", "gradient_clip", "average", "average_horizon", "skipped_steps",
 )  # fmt: skip
-"""What a step of training depends on, of the settings that a preset gives."""
+"""The settings of a preset that a training step depends on."""
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What is to be measured."""
+    """The options of a measurement: what is to be measured, and how."""
 
     algorithms: tuple[str, ...]
     processors: tuple[str, ...] = ("team", "triplet_gmpnn")
@@ -54,7 +54,7 @@ class BenchOptions:
     settings: Mapping[str, Any] = field(default_factory=dict)  # other options of `TrainConfig`
 
     def sizes_of(self, algorithm: str) -> tuple[int, ...]:
-        """Those of the sizes that training on an algorithm takes."""
+        """Returns the sizes that training on an algorithm uses."""
         return ALGORITHMS[algorithm].training_sizes(self.sizes)
 
     def config(self, processor: str, algorithm: str) -> TrainConfig:
@@ -101,7 +101,9 @@ def measure(
         for kind, processor, algorithm in group:
             network = (kind.implementation, processor, algorithm)
             record.forget(*network)
-            with record.noting_failures(*network, None):  # such as an algorithm that the plain transcription cannot do
+            with record.recording_failures(
+                *network, None
+            ):  # such as an algorithm that the plain transcription cannot do
                 training_step = kind(options.config(processor, algorithm))
                 prepared.append(prepare(training_step, options.sizes_of(algorithm), options.evaluation))
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT
@@ -117,7 +119,7 @@ def measure(
 
 
 def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[TrainingStep], str, str]]:
-    """What is to be measured: each as (implementation, processor, algorithm)."""
+    """Lists what is to be measured, each as (implementation, processor, algorithm)."""
     return [
         (kind, processor, algorithm)
         for processor in options.processors
@@ -130,26 +132,26 @@ def _wanted(options: BenchOptions, record: BenchRecord) -> list[tuple[type[Train
 def _measure_every_size(
     steps: int, record: BenchRecord, prepared: Prepared, tell: Callable[[str], None], is_over: Callable[[], bool]
 ) -> None:
-    """Measures every size. What fails is noted and does not cost the measurements of the others."""
+    """Measures every size. A failure is recorded and does not cost the measurements of the others."""
     implementation, processor, algorithm = prepared.network
     for job in prepared.jobs:
         if is_over():
             return
         tell(f"{algorithm}, {processor} ({implementation}), n = {job.size}")
-        with record.noting_failures(*prepared.network, job.size):
+        with record.recording_failures(*prepared.network, job.size):
             record.cells.append(measure_size(prepared, job, steps))
     if prepared.evaluations is not None and not is_over():
         tell(f"{algorithm}, {processor}: validation and test")
-        with record.noting_failures(*prepared.network, 0):
+        with record.recording_failures(*prepared.network, 0):
             record.evaluations.append(prepared.evaluations.timed())
 
 
 def warm_up(steps: int) -> int:
-    """Steps before the measured ones: until what was made ahead of the first is used up, and the pipeline is full."""
+    """Returns how many steps precede the measured ones, until data made ahead is used up and the pipeline is full."""
     return min(LOOK_AHEAD + IN_FLIGHT, max(steps, 2))
 
 
-def measure_size(prepared: Prepared, job: Job, steps: int) -> Measurement:
+def measure_size(prepared: Prepared, job: CompilationJob, steps: int) -> Measurement:
     """Times the steps of one size and looks at their program."""
     if job.error is not None:
         raise job.error
@@ -197,8 +199,9 @@ class TimedRun:
 
 
 def pipelined(training_step: TrainingStep, feed: Feed, steps: int) -> TimedRun:
-    """Steps as the trainer takes them: data made ahead on as many threads, which take turns as often, several steps in
-    flight, none waited for at once.
+    """Takes steps as the trainer does and times them.
+
+    As many threads make data ahead and take turns as often; several steps are in flight, none is waited for at once.
 
     Some more are taken before and after, so that all that is measured happens with a full pipeline.
     """
@@ -223,7 +226,7 @@ def pipelined(training_step: TrainingStep, feed: Feed, steps: int) -> TimedRun:
 
 
 def _around_the_loop(training_step: TrainingStep, batch: TrainingBatch) -> tuple[float | None, float | None]:
-    """What one more processor step costs, and what is left: from the same program with few and with many steps.
+    """Measures what one more processor step costs, and what is left: one program with few and with many steps.
 
     The batch is on the device before: that it is moved there is no part of the program.
     """

@@ -1,4 +1,4 @@
-"""What `narkit bench train` stores."""
+"""The record that `narkit bench train` stores."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Compilation(OfNetwork):
 
 @dataclass
 class EvaluationTime:
-    """How long one validation on all sets takes, and one pass over the official test split."""
+    """The seconds that one validation on all sets takes, and one pass over the official test split."""
 
     processor: str
     algorithm: str
@@ -125,8 +125,10 @@ class BenchRecord:
             self.evaluations = [e for e in self.evaluations if (e.processor, e.algorithm) != (processor, algorithm)]
 
     @contextlib.contextmanager
-    def noting_failures(self, implementation: str, processor: str, algorithm: str, size: int | None) -> Iterator[None]:
-        """What fails in the block is noted and does not cost the other measurements."""
+    def recording_failures(
+        self, implementation: str, processor: str, algorithm: str, size: int | None
+    ) -> Iterator[None]:
+        """Records what fails in the block, so that it does not cost the other measurements."""
         try:
             yield
         except Exception as error:

@@ -107,7 +107,7 @@ def compare(python: Path, options: BenchOptions, tell: Callable[[str], None]) ->
 def _compare(
     config: TrainConfig, reference: ReferenceProcess, steps: int, tell: Callable[[str], None]
 ) -> ProcessorComparison:
-    """Our training step on batches made and moved beforehand, in turn with the reference's."""
+    """Times our training step on batches made and moved beforehand, in turn with the reference's."""
     processor = config.processor
     tell(f"{processor}: compiling both")
     training_step, feed = NarkitStep(config), Feed(config)
@@ -161,13 +161,13 @@ def _circumstances(record: CpuRecord) -> list[str]:
 
 
 def page(record: CpuRecord) -> Page:
-    """The comparison and its circumstances."""
+    """Returns the page of the comparison and its circumstances."""
     rows = [_row(compared) for compared in record.comparisons]
     return Page("Speed of training on the CPU", _circumstances(record), HEADER, rows)
 
 
 def as_json(record: CpuRecord) -> str:
-    """The record as JSON, with medians and ratios."""
+    """Returns the record as JSON, with medians and ratios."""
     content = asdict(record)
     content["summary"] = {
         c.processor: {

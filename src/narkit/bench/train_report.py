@@ -36,7 +36,7 @@ MOST_KERNELS, LONGEST_NAME = 20, 70
 
 
 def print_record(console: Console, record: BenchRecord) -> None:
-    """All measurements by processor, then compilations, failures and circumstances."""
+    """Prints all measurements by processor, then compilations, failures and circumstances."""
     for title, cells in _groups(record).items():
         print_table(console, HEADER, [_row(cell) for cell in cells], title)
     if rows := _comparison_rows(record):
@@ -50,7 +50,7 @@ def print_record(console: Console, record: BenchRecord) -> None:
 
 
 def _groups(record: BenchRecord) -> dict[str, list[Measurement]]:
-    """The measurements by processor and implementation."""
+    """Groups the measurements by processor and implementation."""
     groups: dict[str, list[Measurement]] = {}
     for cell in record.cells:
         groups.setdefault(f"{cell.processor} ({cell.implementation})", []).append(cell)
@@ -58,7 +58,7 @@ def _groups(record: BenchRecord) -> dict[str, list[Measurement]]:
 
 
 def _comparison_rows(record: BenchRecord) -> list[list[str]]:
-    """narkit beside plain JAX, where one run measured both."""
+    """Returns the rows that compare narkit with plain JAX, where one run measured both."""
     plain = {cell.place[1:]: cell for cell in record.cells if cell.implementation == PLAIN}
     rows = []
     for ours in record.cells:
@@ -100,7 +100,7 @@ def _ms(value: float | None) -> str:
 
 
 def _paths(paths: dict[str, str]) -> str:
-    """`fused`, `plain`, or which part is which."""
+    """Says which path the parts take: `fused` or `plain`, or which part takes which."""
     kinds = set(paths.values())
     if len(kinds) == 1:
         return kinds.pop()
@@ -108,7 +108,7 @@ def _paths(paths: dict[str, str]) -> str:
 
 
 def circumstances(record: BenchRecord) -> list[str]:
-    """Where and with what it was measured, and what the columns mean."""
+    """Says where and with what it was measured, and what the columns mean."""
     peak = max((cell.peak_bytes for cell in record.cells if cell.peak_bytes is not None), default=None)
     memory = "the device does not report its peak memory" if peak is None else f"peak memory {peak / 1e9:.2f} GB"
     cache = "on" if record.compilation_cache else "off"
@@ -129,7 +129,7 @@ def circumstances(record: BenchRecord) -> list[str]:
 
 
 def as_markdown(record: BenchRecord) -> str:
-    """The measurements as a Markdown page."""
+    """Returns the measurements as a Markdown page."""
     lines = ["# Speed of training steps", ""]
     for line in circumstances(record):
         lines += [line, ""]
@@ -167,7 +167,7 @@ def _failure_lines(record: BenchRecord) -> list[str]:
 
 
 def print_longest(console: Console, title: str, trace: Path, steps: int, kernels: Sequence[KernelTime]) -> None:
-    """The kernels with the most time in a trace of so many processor steps."""
+    """Prints the kernels with the most time in a trace of so many processor steps."""
     total = sum(kernel.milliseconds for kernel in kernels)
     runs = sum(kernel.runs for kernel in kernels)
     rows = [

@@ -1,4 +1,4 @@
-"""What `narkit bench train` measures: the training step of a network on one algorithm, behind one small interface."""
+"""The training step of a network on one algorithm, which `narkit bench train` measures, behind one small interface."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NarkitStep:
         self._shapes = jax.eval_shape(lambda: self.state)  # compiling must not hold on to a state that is used up
 
     def compile(self, batch: TrainingBatch) -> jax.stages.Compiled:
-        """The program for batches of this shape; compiled once."""
+        """Compiles the program for batches of this shape, once."""
         return self.programs.compile_step(self._shapes, batch.packed)
 
     def run(self, batch: TrainingBatch) -> jax.Array:
@@ -39,7 +39,7 @@ class NarkitStep:
         return losses
 
     def processor_steps(self, batch: TrainingBatch) -> int:
-        """How many steps the processor takes on a batch."""
+        """Returns how many steps the processor takes on a batch."""
         return batch.num_steps
 
 
@@ -80,12 +80,12 @@ TrainingStep = NarkitStep | PlainStep
 
 
 def most_steps(batch: TrainingBatch) -> int:
-    """How many processor steps a batch has room for."""
+    """Returns how many processor steps a batch has room for."""
     return max(1, batch.packed.layout.num_rows - 1)
 
 
 def load_plain_team() -> ModuleType:
-    """The plain transcription, which is no part of the installed package."""
+    """Loads the plain transcription, which is no part of the installed package."""
     if not PLAIN_SCRIPT.is_file():
         raise FileNotFoundError(
             f"{PLAIN_SCRIPT} was not found; the plain transcription comes with the source tree, not with the package"

@@ -104,7 +104,7 @@ for command in COMMANDS:
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
-    """The entry point of the `narkit` script. Whatever happens, it ends in an exit code and at most one clear line."""
+    """Runs the `narkit` script. Whatever happens, it ends in an exit code and at most one clear line."""
     typed = list(sys.argv[1:] if words is None else words)
     try:
         app(typed, prog_name="narkit")

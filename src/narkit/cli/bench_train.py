@@ -109,7 +109,7 @@ def bench_train(
 
 
 def _refuse_without_effect(given: dict[str, str], processors: list[str]) -> None:
-    """Options that would have no effect beside the others, or without them, are mistakes."""
+    """Refuses options that would have no effect beside the others, or without them."""
     if "reference_python" in given and (unused := [given[name] for name in given if name not in COMPARED]):
         refuse(
             "--reference-python",

@@ -1,4 +1,4 @@
-"""What `narkit bench train` does: runs the measurements, shows and stores them."""
+"""The work of `narkit bench train`: it runs the measurements, shows and stores them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def compare(python: Path, options: train.BenchOptions, out: Path | None) -> None
 
 
 def _wide_console() -> Console:
-    """A console that does not fold the tables' columns when its output goes to a file."""
+    """Returns a console that does not fold the tables' columns when its output goes to a file."""
     return Console() if Console().is_terminal else Console(width=WIDTH)
 
 
@@ -81,7 +81,7 @@ def _tell_where(console: Console, out: Path | None) -> None:
 
 
 def _start(options: train.BenchOptions, out: Path | None, append: bool) -> BenchRecord:
-    """The record to fill: a new one, or what is stored already."""
+    """Returns the record to fill: a new one, or the stored one."""
     fresh = train.new_record(options)
     _refuse_other(out, {name: getattr(fresh, name) for name in SETTINGS})
     if out is None or not append or not (path := out.with_suffix(".json")).exists():

@@ -1,4 +1,4 @@
-"""What commands share: options, help, and checks of what was typed: mistakes end in one clear line and exit code 2."""
+"""Shared parts of commands: options, help, and checks of words. Mistakes end in one clear line and exit code 2."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other prog
 
 
 def examples(*lines: str) -> str:
-    """The end of a help text. Blank lines keep the examples apart, since Typer fills paragraphs."""
+    """Returns the end of a help text. Blank lines keep the examples apart, since Typer fills paragraphs."""
     return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in lines)
 
 
 def hide_types_of_flags() -> None:
-    """Help says nothing of the type of options that take no value: some versions of Typer show them with `<bool>`."""
+    """Hides the type of options that take no value from the help: some versions of Typer show them with `<bool>`."""
     shown: Any = getattr(TyperOption, "display_type_rich", None)
     if shown is None:  # versions that do not
         return
@@ -84,7 +84,7 @@ def mistakes() -> Iterator[None]:
 
 
 def given_options(context: typer.Context) -> dict[str, str]:
-    """The options that were typed, by the name of their parameter; so that none is left without effect silently."""
+    """Returns the options that were typed, by the name of their parameter, so that none is silently without effect."""
     found = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -94,7 +94,7 @@ def given_options(context: typer.Context) -> dict[str, str]:
 
 
 def _writable(file: Path | None, suffix: str = "") -> Path | None:
-    """A file that will be written, with its folder, after long work: what cannot be written is refused now."""
+    """Checks that a file, with its folder, can be written after long work, and refuses it now if it cannot."""
     from narkit.files import check_place
 
     if file is not None:
@@ -104,7 +104,7 @@ def _writable(file: Path | None, suffix: str = "") -> Path | None:
 
 
 def known_algorithm(name: str) -> str:
-    """The name, if an algorithm has it."""
+    """Returns the name, if an algorithm has it."""
     from narkit.algorithms import ALGORITHMS
 
     with plain_errors():
@@ -112,21 +112,21 @@ def known_algorithm(name: str) -> str:
 
 
 def one_of(what: str, name: str, known: Collection[str], option: str | None = None) -> str:
-    """The name, if it is among the known ones."""
+    """Returns the name, if it is among the known ones."""
     if name not in known:
         refuse(option, str(UnknownNameError(what, name, known)))
     return name
 
 
 def comma_separated_algorithms(text: str | None) -> list[str]:
-    """`bfs,dijkstra` -> ["bfs", "dijkstra"]; nothing -> all."""
+    """Reads names of algorithms: `bfs,dijkstra` -> ["bfs", "dijkstra"]; nothing -> all."""
     from narkit.algorithms import ALGORITHMS
 
     return sorted(ALGORITHMS) if text is None else [known_algorithm(name.strip()) for name in text.split(",")]
 
 
 def comma_separated_sizes(text: str) -> list[int]:
-    """`16,64` -> [16, 64]."""
+    """Reads sizes: `16,64` -> [16, 64]."""
     try:
         sizes = [int(part) for part in text.split(",")]
     except ValueError:

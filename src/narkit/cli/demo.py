@@ -35,7 +35,7 @@ def demo(
 
 
 def demo_config(seed: int = 0, **options: object) -> TrainConfig:
-    """Breadth-first search on graphs of up to 11 nodes, which a narrow network learns in half a minute."""
+    """Configures breadth-first search on graphs of up to 11 nodes, which a narrow network learns in half a minute."""
     from narkit.training.presets import preset
 
     settings = {"algorithms": (ALGORITHM,), "seeds": (seed,), "steps": 400, "validate_every": 20, "test": False}

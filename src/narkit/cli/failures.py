@@ -1,4 +1,4 @@
-"""What is left when everything else has been refused in words: one place where no traceback reaches a person.
+"""The last handler of unexpected errors: it writes a log and prints one line.
 
 Exit codes: 1 for what this machine cannot do (no memory, no room, no permission), 70 for an error in narkit itself. Of
 the latter a log file keeps the traceback, the command and the versions, for a report. `narkit --debug` shows the
@@ -23,7 +23,7 @@ DEBUG = "--debug"
 
 
 def ends_with(error: Exception, words: Sequence[str]) -> int:
-    """Says in one line what a command ended in, and returns its exit code."""
+    """Prints the error that a command ended in, in one line, and returns the exit code."""
     if DEBUG in words:
         traceback.print_exception(error)
     if isinstance(error, BrokenPipeError):  # whoever read the output has gone; what is left to say goes nowhere
@@ -47,7 +47,7 @@ def ends_with(error: Exception, words: Sequence[str]) -> int:
 
 
 def _kept(error: Exception, words: Sequence[str]) -> str:
-    """Where the log lies. It may hold names of files, so that only its owner may read it."""
+    """Keeps a log and says where it lies. It may hold names of files, so that only its owner may read it."""
     from narkit import __version__
 
     lines = [

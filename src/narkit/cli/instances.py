@@ -46,7 +46,7 @@ VALUES = ("keys", "numbers", "dimensions")  # the parameters of problems that co
 
 
 def takes_instance(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of an instance, behind ALGORITHM; `typed` finds them in the command's context."""
+    """Gives a command the options of an instance, behind ALGORITHM; `given_parameters` finds them in its context."""
     signature = inspect.signature(command, eval_str=True)
     context, algorithm, *others = signature.parameters.values()
     own = [algorithm.replace(name=name, annotation=kind, default=None) for name, kind in OPTIONS.items()]
@@ -59,16 +59,16 @@ def takes_instance(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def typed(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a command's parameters that describe an instance and were typed."""
+def given_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters of a command that describe an instance and were typed."""
     return {name: parameters[name] for name in OPTIONS if parameters.get(name) not in (None, [], ())}
 
 
 def given_instance(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `narkit.solve`, from the parameters of a command. Nothing that was typed is left unused."""
+    """Returns the arguments of `narkit.solve` from a command's parameters. Nothing that was typed is left unused."""
     from narkit.solve.problems import problem_of
 
-    left, given = typed(parameters), {}
+    left, given = given_parameters(parameters), {}
     for name in problem_of(algorithm).parameters:
         if name in VALUES:
             given[name] = _values(left.pop("values", None), name, algorithm)
@@ -87,7 +87,7 @@ def given_instance(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, A
 
 
 def read_instances(path: Path) -> list[dict[str, Any]]:
-    """Instances in a file with one JSON object a line.
+    """Reads the instances in a file with one JSON object a line.
 
     For example {"keys": [3, 1, 2]}, or {"edges": [["a", "b", 1], ["b", "c", 2]], "source": "a"}.
     """
@@ -117,7 +117,7 @@ def _example(algorithm: str) -> str:
 
 
 def _values(words: list[str] | None, what: str, algorithm: str) -> list[Any]:
-    """Words as numbers where they are such."""
+    """Reads words as numbers where they are numbers."""
     if not words:
         raise InstanceError(f"{algorithm} needs {what}; {_example(algorithm)}")
     for word in words:

@@ -19,7 +19,7 @@ SIZE = 16
 
 
 def steps_of_batches() -> dict[str, int]:
-    """The processor steps of a training batch at the nominal size 16. Of others' algorithms they are measured."""
+    """Returns the processor steps of a training batch at nominal size 16; for others' algorithms it measures them."""
     from rich.progress import track
 
     from narkit.algorithms import ALGORITHMS
@@ -31,7 +31,7 @@ def steps_of_batches() -> dict[str, int]:
 
 
 def describe_algorithms() -> list[dict[str, Any]]:
-    """The algorithms with all their probes, category by category."""
+    """Describes the algorithms with all their probes, category by category."""
     from narkit.algorithms import ALGORITHMS
 
     lengths = steps_of_batches()
@@ -70,7 +70,7 @@ def print_algorithms(console: Console, entries: list[dict[str, Any]]) -> None:
 
 
 def describe_processors() -> list[dict[str, Any]]:
-    """The processors, built in and registered from elsewhere: what they say of themselves, and configured options."""
+    """Describes the processors, built in and registered: what they say of themselves, and configured options."""
     from narkit.models.processors import PROCESSORS
 
     described = []
@@ -83,7 +83,7 @@ def describe_processors() -> list[dict[str, Any]]:
 
 
 def describe_presets() -> list[dict[str, Any]]:
-    """The presets, each in words and with the settings in which it differs from the default ones."""
+    """Describes the presets, each in words and with the settings in which it differs from the default ones."""
     from narkit.training.presets import IN_WORDS, PRESETS, preset
 
     described = []
@@ -110,7 +110,7 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """A setting as one would type it; rules by name, validation sets by name and size."""
+    """Formats a setting as one would type it; rules by name, validation sets by name and size."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "+".join(each["name"] + (f"(n={each['size']})" if "size" in each else "") for each in value)
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -121,7 +121,7 @@ def _table(title: str) -> Table:
 
 
 def describe_systems() -> list[dict[str, Any]]:
-    """The systems that tables compare: what is trained, by which preset, and the rule that was fixed for it."""
+    """Describes the systems that tables compare: what is trained, by which preset, and the rule fixed for it."""
     from narkit.sweeps.systems import SYSTEMS
 
     described = []
@@ -134,7 +134,7 @@ def describe_systems() -> list[dict[str, Any]]:
 
 
 def describe_rules() -> list[dict[str, Any]]:
-    """The selection rules that a run tracks, with validation sets `id` and `ood` and averaged weights."""
+    """Describes the selection rules that a run tracks, with validation sets `id` and `ood` and averaged weights."""
     from narkit.training.presets import preset
     from narkit.training.rules import default_rules
 
@@ -152,7 +152,7 @@ LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def describe_one(what: str, name: str) -> dict[str, Any]:
-    """All about one entry of a list: what the list says, and a preset's every setting."""
+    """Describes one entry of a list completely: what the list says, and a preset's every setting."""
     entries = {entry["name"]: entry for entry in LISTS[what]()}
     entry = entries[one_of(what.removesuffix("s"), name, entries)]
     if what == "presets":

@@ -108,7 +108,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Records below the folder that the manifest over it names and that are gone."""
+    """Lists the records below the folder that the manifest over it names and that are gone."""
     from narkit.sweeps.manifest import manifest_over
 
     manifest, place = manifest_over(folder / "here"), folder.resolve()

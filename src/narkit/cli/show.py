@@ -83,7 +83,7 @@ def _legend(entry: Algorithm) -> Table:
 
 
 def _read(probe: Probe, value: Any, previous: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A probe at one moment, without classes: its cells as text, and which of them changed since the step before."""
+    """Reads a probe at one moment, without classes: its cells as text, and which have changed since the step before."""
     shape = value.shape[:-1] if probe.kind is Kind.CATEGORICAL else value.shape
     cells, changed = np.empty(shape, object), np.zeros(shape, bool)
     for place in np.ndindex(shape):
@@ -95,7 +95,7 @@ def _read(probe: Probe, value: Any, previous: Any) -> tuple[np.ndarray, np.ndarr
 
 
 def value_text(probe: Probe, value: Any, place: tuple[int, ...]) -> str:
-    """One value of a probe as text; `place` is its node, its pair of nodes, or empty."""
+    """Formats one value of a probe as text; `place` is its node, its pair of nodes, or empty."""
     match probe.kind:
         case Kind.SCALAR:
             return f"{value:.3g}"
@@ -140,7 +140,7 @@ def _print_tables(console: Console, tables: Sequence[Table]) -> None:
 
 
 def _grids(console: Console, corner: str, rows: list[str], cells: np.ndarray, changed: np.ndarray) -> list[Table]:
-    """A table with one column per node, cut into as many as the console's width asks for."""
+    """Makes a table with one column per node, cut into as many as the console's width asks for."""
     widest = max(len(text) for text in cells.flat) + 1
     room = console.width - max(len(corner), *(len(row) for row in rows)) - 8
     per_table = max(1, room // (widest + 2))

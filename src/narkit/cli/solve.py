@@ -63,7 +63,7 @@ def solve(
     with plain_errors(also=(TypeError,)):
         if many is None:
             answers = [solved(name, weights, **instances.given_instance(name, context.params))]
-        elif instances.typed(context.params):
+        elif instances.given_parameters(context.params):
             refuse(None, "expected --instances alone, or one instance by the other options")
         else:
             answers = solved(name, weights, instances=instances.read_instances(many))
@@ -75,7 +75,7 @@ def solve(
 
 
 def solved(algorithm: str, weights: str | None, **instance: Any) -> Any:
-    """What `narkit.solve` answers; it leaves out the warnings, which answers say themselves."""
+    """Calls `narkit.solve` without its warnings, which answers show themselves."""
     import narkit
     from narkit.solve.problem import TrainingRangeWarning
 

@@ -156,7 +156,7 @@ def check_places(on: str | None, cluster: dict[str, Any], processes: int, compil
 
 
 def chosen_executor(on: str | None, cluster: dict[str, Any], processes: int) -> Executor | None:
-    """Where the cells run; None for this process."""
+    """Returns the executor of the cells; None for this process."""
     if on is not None:
         with mistakes():
             from narkit.sweeps.executors.ray import Ray
@@ -170,7 +170,7 @@ def chosen_executor(on: str | None, cluster: dict[str, Any], processes: int) -> 
 
 
 def parse_budget(text: str | None) -> float | None:
-    """`9m`, `90s`, `1h30m` in seconds."""
+    """Reads a time such as `9m`, `90s` or `1h30m` in seconds."""
     if text is None:
         return None
     if not re.fullmatch(r"(\d+(\.\d+)?[smh])+", text):
@@ -182,7 +182,7 @@ def parse_budget(text: str | None) -> float | None:
 
 
 def chosen_weights(weights: str | None, no_weights: bool, cells: Sequence[Cell]) -> frozenset[str] | None:
-    """The systems whose weights are kept; None for all."""
+    """Returns the systems whose weights are kept; None for all."""
     if weights is None:
         return frozenset() if no_weights else None
     known = {cell.system.name for cell in cells}
@@ -190,7 +190,7 @@ def chosen_weights(weights: str | None, no_weights: bool, cells: Sequence[Cell])
 
 
 def _default_folder(cells: Sequence[Cell]) -> Path:
-    """`results/PRESET`."""
+    """Returns the folder `results/PRESET`."""
     presets = list(dict.fromkeys(cell.system.preset for cell in cells))
     if len(presets) > 1:
         refuse(

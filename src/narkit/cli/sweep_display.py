@@ -1,4 +1,4 @@
-"""How a sweep is shown: a live table on a terminal, a line per event elsewhere; and how it ends."""
+"""The display of a sweep: a live table on a terminal, a line per event elsewhere, and a summary at its end."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class SweepDisplay(SweepObserver):
 
 
 def _state(running: _Running) -> str:
-    """The phase of a cell; in training the step, the loss and the scores, as means over seeds."""
+    """Formats the phase of a cell; in training the step, the loss and the scores, as means over seeds."""
     progress = running.progress
     if progress is None:
         return "starting"
@@ -178,7 +178,7 @@ def _state(running: _Running) -> str:
 
 
 def state_table(cells: Sequence[Cell], states: Sequence[State]) -> Table:
-    """How many cells of each system stand where."""
+    """Counts the cells of each system by state."""
     counts = Counter((cell.system.name, state) for cell, state in zip(cells, states, strict=True))
     systems = dict.fromkeys(cell.system.name for cell in cells)
     rows = [[name, *(str(counts[name, state]) for state in State)] for name in systems]
@@ -186,7 +186,7 @@ def state_table(cells: Sequence[Cell], states: Sequence[State]) -> Table:
 
 
 def result(record: RunRecord) -> str:
-    """The test scores under the rules that tables go by, beside the paper's."""
+    """Formats the test scores under the rules that tables go by, beside the paper's."""
     config = record.config
     if not record.test:
         return f"{record.steps} steps, not tested"
@@ -204,7 +204,7 @@ def result(record: RunRecord) -> str:
 
 
 def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
-    """Where every cell stands."""
+    """Prints the state of every cell."""
     states = [directory.state(cell) for cell in cells]
     for cell, state in zip(cells, states, strict=True):
         match state:
@@ -223,7 +223,7 @@ def print_status(console: Console, directory: SweepDirectory, cells: Sequence[Ce
 
 
 def print_plan(console: Console, directory: SweepDirectory, cells: Sequence[Cell]) -> None:
-    """What is left and what it is predicted to need."""
+    """Prints the cells that are left and their predicted needs."""
     predictor = Predictor.from_records(directory, cells)
     say = functools.partial(print_line, console)
     say(PLAN.format("cell", "processor steps", "programs", "compile", "train", "validate", "test", "sum", "memory"))

@@ -83,7 +83,7 @@ def train(
 
 
 def other_settings(words: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `--set` says; an option that was also given by its own name would be a silent choice between the two."""
+    """Parses `--set` and refuses options that were also given by their own name."""
     from narkit.training.config import parse_settings
 
     parsed = parse_settings(words)

@@ -1,4 +1,4 @@
-"""How a run is shown while it trains: a live line on a terminal, a line per validation elsewhere; and how it ends."""
+"""The display of a run while it trains: a live line on a terminal, a line per validation elsewhere, and its end."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class LiveDisplay(Callback):
         self._progress.update(self._task, description=what, total=total, completed=completed)
 
     def _state(self, trainer: Trainer) -> str:
-        """Means over the seeds with a finite loss."""
+        """Formats the means over the seeds with a finite loss."""
         finite = np.isfinite(trainer.latest_loss)
         parts = [f"loss {trainer.latest_loss[finite].mean():.3f}" if finite.any() else "loss -"]
         if trainer.progress.curve and finite.any():
@@ -103,12 +103,12 @@ class LiveDisplay(Callback):
         return "  ".join([*parts, f"{self._rate(trainer):.1f} steps/s"])
 
     def _rate(self, trainer: Trainer) -> float:
-        """Steps per second since this process began to train."""
+        """Returns the steps per second since this process began to train."""
         return (trainer.progress.step - self._first) / max(time.perf_counter() - self._began, 1e-9)
 
 
 def programs_of(config: TrainConfig) -> str:
-    """`training steps of 5 sizes, 2 validation sets and the test`: what a run compiles programs for."""
+    """Says what a run compiles programs for: `training steps of 5 sizes, 2 validation sets and the test`."""
     tests = " and the test" if config.test else ""
     sizes, sets = len(config.sizes), len(config.validations)
     counted = f"{sizes} size{'s' if sizes > 1 else ''}, {sets} validation set{'s' if sets > 1 else ''}"
@@ -116,14 +116,14 @@ def programs_of(config: TrainConfig) -> str:
 
 
 def seconds(value: float) -> str:
-    """`3:25:45`."""
+    """Formats seconds as `3:25:45`."""
     whole = round(value)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 @contextlib.contextmanager
 def clear_ends(console: Console, folder: Path) -> Iterator[None]:
-    """What can go wrong ends in one clear line: a mistake in exit code 2, a failure in 1, a signal in 128 and more."""
+    """Ends any failure in one clear line: a mistake in exit code 2, a failure in 1, a signal in 128 and more."""
     try:
         with plain_errors():
             yield
@@ -159,7 +159,7 @@ def run_training(
 
 
 def print_record(console: Console, record: RunRecord) -> None:
-    """The test scores of every rule, with their spread and the number of seeds, beside the paper's under that rule."""
+    """Prints the test scores of every rule, with spread and number of seeds, beside the paper's under that rule."""
     config = record.config
     tables = [(algorithm, "official test split", True) for algorithm in record.test]
     tables += [(algorithm, name, False) for name, found in record.scored.items() for algorithm in found]

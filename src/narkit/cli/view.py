@@ -48,7 +48,7 @@ def view(
     from narkit.solve.viewer import View, page, run_of, run_of_answer
 
     name = known_algorithm(algorithm)
-    own = instances.typed(context.params)
+    own = instances.given_parameters(context.params)
     if own and (size is not None or seed is not None):
         refuse(None, "expected an instance of your own, or --size and --seed of a random one, got both")
     out = out or Path(f"{name}.html")

@@ -1,1 +1,1 @@
-"""From records to tables, figures and documents; the published tables as data."""
+"""Tables, figures and documents from records; the published tables as data."""

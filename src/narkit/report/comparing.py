@@ -24,14 +24,14 @@ SIGNS = {"higher": "▲", "lower": "▼", "unclear": "·", "untested": "?"}
 
 @dataclass(frozen=True)
 class Side:
-    """What one side of a comparison is called, and its test scores by algorithm, one per seed, in percent."""
+    """One side of a comparison: its name, and its test scores by algorithm, one per seed, in percent."""
 
     title: str
     scores: Mapping[str, np.ndarray]
 
 
 def side(name: str, results: Path, rule: str | None) -> Side:
-    """A run by its folder or record, or else a system by name with its records in `results`."""
+    """Reads a run from its folder or record, or else a system by name from its records in `results`."""
     path = Path(name)
     if path.suffix == ".json" or path.is_dir():
         record = RunRecord.load(path)
@@ -56,7 +56,7 @@ def side(name: str, results: Path, rule: str | None) -> Side:
 
 
 def print_comparison(console: Console, first: Side, second: Side) -> None:
-    """The rows that both have, with the difference and whether it is significant; then averages and ranks in words."""
+    """Prints the common rows, with the difference and whether it is significant; then averages and ranks in words."""
     rows = compare(first.scores, second.scores)
     if not rows:
         raise ResultsError(
@@ -80,7 +80,7 @@ def print_comparison(console: Console, first: Side, second: Side) -> None:
 
 
 def in_words(rows: list[Comparison]) -> list[str]:
-    """How many rows differ, and the averages."""
+    """Says how many rows differ, and the averages."""
     count = {verdict: sum(row.verdict == verdict for row in rows) for verdict in SIGNS}
     means = [float(np.mean([np.mean(getattr(row, name)) for row in rows])) for name in ("first", "second")]
     lines = [
@@ -96,7 +96,7 @@ WIDTH = 41  # of the axis of ranks, in letters
 
 
 def ranks_in_words(ranking: Ranking) -> list[str]:
-    """The average ranks of A and B, whether they differ by more than the critical difference, and both on an axis."""
+    """Says the average ranks of A and B and whether they differ by more than the critical difference; draws both."""
     ranks, critical = ranking.ranks, ranking.critical_difference
     better, worse = sorted(ranks, key=lambda name: ranks[name])
     apart = ranks[worse] - ranks[better] > critical
@@ -110,7 +110,7 @@ def ranks_in_words(ranking: Ranking) -> list[str]:
 
 
 def _axis(ranks: Mapping[str, float], joined: bool) -> str:
-    """Ranks from 1 to 2 as a line with a letter at each, joined by a heavy line where they are not told apart."""
+    """Draws ranks from 1 to 2 as a line with a letter at each, joined by a heavy line if they are not told apart."""
     places = {name: round((value - 1) * (WIDTH - 1)) for name, value in ranks.items()}
     if len(set(places.values())) < len(places):
         places["B"] += 1 if places["B"] < WIDTH - 1 else -1  # the same rank: side by side

@@ -29,7 +29,7 @@ class DocumentError(ValueError):
 
 
 def with_part(document: str, part: str, command: str) -> str:
-    """The document with its generated part replaced."""
+    """Returns the document with its generated part replaced."""
     if len(_PART.findall(document)) != 1:
         raise DocumentError(
             f"expected one line `{_BEGIN} -->` and, below it, one line `{_END}`, got another number of them; put the "
@@ -40,7 +40,7 @@ def with_part(document: str, part: str, command: str) -> str:
 
 
 def readme_part(grid: Grid) -> str:
-    """The README's results: one small table of averages, and what was reproduced in a sentence."""
+    """Writes the README's results: one small table of averages, and what was reproduced in a sentence."""
     columns = _leading_first(grid)
     lines = ["| System | Ours | Published | Difference |", "| --- | ---: | ---: | ---: |"]
     for column in columns:
@@ -52,7 +52,7 @@ def readme_part(grid: Grid) -> str:
 
 
 def _leading_first(grid: Grid) -> list[System]:
-    """The columns that show ours: what nobody has published first, complete ones and the best of them before others."""
+    """Sorts the columns that show ours: unpublished first, among them complete ones and the best before others."""
     columns = [column for column in grid.columns if tables.has_ours(grid, column)]
 
     def place(column: System) -> tuple[bool, float]:
@@ -63,7 +63,7 @@ def _leading_first(grid: Grid) -> list[System]:
 
 
 def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
-    """What was reproduced and what was not, in words, for columns that are complete and published by algorithm."""
+    """Says what was reproduced and what was not, for columns that are complete and published by algorithm."""
     reached, missed = [], []
     averages = [(column, average) for column in columns if (average := grid.column(column).average()) is not None]
     for column, ours in averages:
@@ -89,7 +89,7 @@ def _found(grid: Grid, columns: Sequence[System]) -> list[str]:
 
 
 def results_part(grid: Grid) -> str:
-    """The results in full: averages, all thirty algorithms, and the figures once there are records."""
+    """Writes the results in full: averages, all thirty algorithms, and the figures once there are records."""
     left = cells_left(grid)
     parts = [markdown(headline_table(grid))]
     parts += [
@@ -110,7 +110,7 @@ def results_part(grid: Grid) -> str:
 
 
 def highest_averages(grid: Grid) -> str:
-    """Which column has the highest average over the thirty algorithms, ours and in the paper; empty without both."""
+    """Names the column with the highest average over thirty algorithms, ours and the paper's; empty without both."""
     ours = [(grid.column(column).average(), column.title) for column in grid.columns]
     theirs = [(tables.published_average(column, paper.labels()), column.title) for column in grid.columns]
     known = [[(score.mean, title) for score, title in side if score is not None] for side in (ours, theirs)]
@@ -124,7 +124,7 @@ def highest_averages(grid: Grid) -> str:
 
 
 def headline_table(grid: Grid) -> Table:
-    """The averages of the columns that have scores by algorithm, published or ours, a row for each.
+    """Tabulates the averages of the columns that have scores by algorithm, published or ours, a row for each.
 
     While cells are missing, also those over the others.
     """
@@ -151,5 +151,5 @@ def headline_table(grid: Grid) -> Table:
 
 
 def _partly(scores: ColumnScores) -> str:
-    """What stands for an average that is not complete."""
+    """Returns the text that stands for an incomplete average."""
     return f"{len(scores.runs)} of 30 run" if scores.runs else NOT_RUN

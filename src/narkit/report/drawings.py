@@ -1,4 +1,4 @@
-"""How runs are drawn: which drawing fits an algorithm, and by which sign each of its probes is shown.
+"""Drawings of runs: which drawing fits an algorithm, and by which sign each of its probes is shown.
 
 Signs follow from the kind of a probe; the tables below hold what cannot be derived. An algorithm of your own needs no
 entry: a graph is drawn as a graph, points as points, two strings as cells, everything else as an array.
@@ -65,7 +65,7 @@ FILLS = ("color", "is_cut_h", "mark", "msk", "reach_h", "in_hull_h", "selected_h
 
 @dataclass(frozen=True)
 class Sign:
-    """How one probe is drawn: the shape, the number of its colour, and whether it is switched on at first."""
+    """The sign of one probe: its shape, the number of its colour, and whether it is switched on at first."""
 
     shape: str
     tone: int
@@ -73,7 +73,7 @@ class Sign:
 
 
 def drawing_kind(entry: Algorithm) -> str:
-    """The drawing that fits an algorithm."""
+    """Returns the drawing that fits an algorithm."""
     inputs = stage_of(entry.spec, Stage.INPUT)
     if entry.name in TABLES:
         return TABLE
@@ -87,13 +87,13 @@ def drawing_kind(entry: Algorithm) -> str:
 
 
 def completed_hint(entry: Algorithm, output: str) -> str:
-    """The hint as which an output is drawn; the output's own name if there is none."""
+    """Returns the hint as which an output is drawn; the output's own name if there is none."""
     known = COMPLETES.get(entry.name, {}).get(output)
     return known or (f"{output}_h" if f"{output}_h" in entry.spec else output)
 
 
 def signs(entry: Algorithm) -> dict[str, Sign]:
-    """The sign of every hint that moves, and of outputs that complete none of them."""
+    """Returns the sign of every hint that moves, and of outputs that complete none of them."""
     found: dict[str, Sign] = {}
     fill = next((name for name in FILLS if name in entry.spec and entry.spec[name].location is Location.NODE), None)
     for name, probe in entry.spec.items():
@@ -133,7 +133,7 @@ def _shape(entry: Algorithm, name: str, probe: Probe, fill: str | None) -> str:
 
 
 def drawing(entry: Algorithm, inputs: dict[str, np.ndarray], own: Collection[str] | None = None) -> dict[str, Any]:
-    """All that the drawing of a run needs apart from its hints: what is drawn, and where.
+    """Returns all that the drawing of a run needs apart from its hints: what is drawn, and where.
 
     `own` names the inputs that are in the units of whoever asked; the numbers of others mean nothing to them.
     """
@@ -180,7 +180,7 @@ def _graph(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _table(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The rows and columns of the table: nodes of the first and of the second string, or the upper triangle."""
+    """Returns the rows and columns of the table: nodes of the first and of the second string, or the upper triangle."""
     count = len(inputs["pos"])
     if "string" in inputs:
         split = int((inputs["string"] == 0).sum())
@@ -191,7 +191,7 @@ def _table(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _array(entry: Algorithm, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The heights of the bars, and numbers that are written below them or drawn as a line across."""
+    """Returns the heights of the bars, and the numbers that are written below them or drawn as a line across."""
     candidates = [n for n, v in inputs.items() if n != "pos" and v.ndim == 1 and entry.spec[n].kind is Kind.SCALAR]
     height = "w" if entry.name == "task_scheduling" else next(iter(candidates), "pos")
     below = {name: _rounded(inputs[name]) for name in candidates if name != height}

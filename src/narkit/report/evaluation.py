@@ -90,7 +90,7 @@ def evaluate(path: Path, size: int | None, rule: str | None, num_samples: int | 
 
 
 def part_size(num_nodes: int) -> int:
-    """How many samples to predict at a time: triplets of nodes decide what memory is needed."""
+    """Returns how many samples to predict at a time: the memory that this takes follows from triplets of nodes."""
     return max(1, min(32, round(32 * (64 / num_nodes) ** 3)))
 
 
@@ -99,7 +99,7 @@ def save_json(evaluations: list[Evaluation], path: Path) -> None:
 
 
 def name_of_processor(config: TrainConfig) -> str:
-    """The name of the processor with its options, so that what was published of TEAM is not said of TEAM+."""
+    """Returns the name of the processor with its options, so that what was published of TEAM is not said of TEAM+."""
     own = written_out(config.processor, config.processor_options)
     named = (name for name in PROCESSORS if written_out(name, {}) == own)
     return next(named, f"{config.processor} with options")

@@ -65,19 +65,19 @@ def save(figure: Figure, path: Path, digest: str, suffixes: Sequence[str] = (".p
 
 
 def digest_of(path: Path) -> str | None:
-    """The digest of the records that a PNG file was drawn from."""
+    """Returns the digest of the records that a PNG file was drawn from."""
     found = re.search(rb"tEXtDescription\0([0-9a-f]{12})", path.read_bytes())
     return found[1].decode() if found else None
 
 
 def colours(grid: Grid) -> dict[str, str]:
-    """The colour of every system: its own, or the next one that is free."""
+    """Returns the colour of every system: its own, or the next one that is free."""
     free = itertools.cycle(FREE_COLOURS)
     return {system.name: system.colour or next(free) for system in grid.systems}
 
 
 def category_chart(grid: Grid) -> Figure:
-    """For each column with scores by algorithm a row of bars, ours beside the paper's; a dot is an algorithm."""
+    """Draws a row of bars for each column with scores by algorithm, ours beside the paper's; a dot is an algorithm."""
     columns = [column for column in grid.columns if algorithm_scores(column) or grid.records(column)]
     with style():
         figure = Figure(figsize=(11, 1 + 2.2 * len(columns)), layout="constrained")
@@ -115,7 +115,7 @@ def _draw_categories(axis: Axes, grid: Grid, column: System, colour: str) -> Non
 def _two_bars(
     axis: Axes, place: int, theirs: float | None, ours: Score | None, run: tuple[int, int], colour: str
 ) -> None:
-    """The paper's mean beside ours; where ours is missing, how many algorithms of how many were run."""
+    """Draws the paper's mean beside ours; if ours is missing, it says how many algorithms of how many were run."""
     if theirs is not None:
         _bar(axis, place - 0.2, theirs, colour, pale=True)
     if ours is not None:
@@ -139,7 +139,7 @@ def _dots(axis: Axes, place: float, heights: list[float]) -> None:
 
 
 def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
-    """The validation scores of every training over the steps: mean, and smallest to largest over seeds."""
+    """Draws the validation scores of every training over the steps: mean, and smallest to largest over seeds."""
     columns, colour = _curve_columns(grid, validation), colours(grid)
     with style():
         figure = Figure(figsize=(13, 11), layout="constrained")
@@ -168,8 +168,10 @@ def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
 
 
 def _curve_columns(grid: Grid, validation: str) -> list[System]:
-    """The trainings that a curve is drawn of, each under its last column: those with scores by algorithm, in print or
-    ours, the last of the table first."""
+    """Returns the trainings that a curve is drawn of, each under its last column, the last of the table first.
+
+    These are the columns with scores by algorithm, in print or ours.
+    """
     columns = {
         column.training: column
         for column in grid.columns
@@ -183,7 +185,7 @@ def _has(record: RunRecord, validation: str) -> bool:
 
 
 def _short(column: System) -> str:
-    """A column's title without its selection rule, which changes nothing about a curve."""
+    """Returns a column's title without its selection rule, which changes nothing about a curve."""
     return column.title.split(" +")[0]
 
 

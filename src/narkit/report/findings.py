@@ -1,4 +1,4 @@
-"""What a grid of records shows, in sentences, and the tests behind them: where a report begins."""
+"""The findings of a grid of records, in sentences, and the tests behind them: a report begins with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Findings:
 
 
 def with_records(grid: Grid) -> list[System]:
-    """The systems that have any record, in the order of columns."""
+    """Returns the systems that have any record, in the order of columns."""
     return [system for system in grid.columns if grid.records(system)]
 
 
@@ -49,7 +49,7 @@ def find(grid: Grid) -> Findings:
 
 
 def _best(grid: Grid, systems: list[System]) -> System:
-    """The highest average over the algorithms that all were run on; over each one's own where they share none."""
+    """Returns the system with the highest average over common algorithms; over each one's own if there are none."""
     common = set.intersection(*(set(grid.column(system).runs) for system in systems))
 
     def average(system: System) -> float:

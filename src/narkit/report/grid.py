@@ -44,15 +44,15 @@ class Grid:
     digest: str  # of all files that were read; two grids with the same digest give the same report
 
     def column(self, system: System) -> ColumnScores:
-        """The scores of a system under the rule that was fixed for it."""
+        """Returns the scores of a system under the rule that was fixed for it."""
         return self.scores(system, system.rule)
 
     def scores(self, system: System, rule: str) -> ColumnScores:
-        """The scores of a system under a selection rule."""
+        """Returns the scores of a system under a selection rule."""
         return ColumnScores({name: record.test_scores(name, rule) for name, record in self.records(system).items()})
 
     def records(self, system: System) -> dict[str, RunRecord]:
-        """The records of a system's training by algorithm, in the paper's order."""
+        """Returns the records of a system's training by algorithm, in the paper's order."""
         cells = ((name, self.cells.get((system.training, name))) for name in paper.labels())
         return {name: record for name, record in cells if record is not None}
 
@@ -73,7 +73,7 @@ class Grid:
         return " and ".join(found) if found else main_preset(self.systems)
 
     def weights(self, system: System, algorithm: str) -> Path:
-        """Where the weights of a cell are, if they were kept."""
+        """Returns the place of a cell's weights, if they were kept."""
         return self.places[system.preset] / system.training / f"{algorithm}.safetensors"
 
 
@@ -95,7 +95,7 @@ class ColumnScores:
         return measured(self.runs[name]) if name in self.runs else None
 
     def category(self, name: str) -> Score | None:
-        """The mean over the algorithms of a category, if all were run, with the spread of all their runs together."""
+        """Averages the algorithms of a category, if all were run, with the spread of all their runs together."""
         members = category_members()[name]
         if not set(members) <= set(self.runs):
             return None
@@ -103,15 +103,15 @@ class ColumnScores:
         return Score(_mean_of_means(runs), measured(np.concatenate(runs)).std, _common_length(runs))
 
     def average(self) -> Score | None:
-        """The average over the thirty algorithms, if all were run. Its spread is that of the seeds' own averages."""
+        """Averages the thirty algorithms, if all were run. The spread is that of the seeds' own averages."""
         return self.average_of_those_run() if self.complete else None
 
     def average_of_those_run(self) -> Score | None:
-        """The average over the algorithms that were run, however many."""
+        """Returns the average over the algorithms that were run, however many."""
         return average([self.runs[name] for name in paper.labels() if name in self.runs]) if self.runs else None
 
     def average_of_categories(self) -> Score | None:
-        """The average over the means of the eight categories, if all algorithms were run."""
+        """Returns the average over the means of the eight categories, if all algorithms were run."""
         if not self.complete:
             return None
         runs = [[self.runs[name] for name in members] for members in category_members().values()]
@@ -121,17 +121,17 @@ class ColumnScores:
         return average([np.mean(category, axis=0) for category in runs])
 
     def above(self, threshold: float) -> int:
-        """For how many algorithms the mean over seeds exceeds a threshold."""
+        """Counts the algorithms for which the mean over seeds exceeds a threshold."""
         return sum(float(np.mean(run)) > threshold for run in self.runs.values())
 
 
 def measured(scores: np.ndarray) -> Score:
-    """Mean, standard deviation of a sample, and number of scores."""
+    """Computes the mean, the standard deviation of a sample, and the number of scores."""
     return Score(float(np.mean(scores)), float(np.std(scores, ddof=1)) if len(scores) > 1 else None, len(scores))
 
 
 def in_spreads(difference: float, *scores: Score) -> float:
-    """A difference in units of the scores' standard deviations together, the root of the sum of their squares.
+    """Expresses a difference in units of the joint standard deviation: the root of the sum of the scores' squared ones.
 
     Where there is no spread it is 0 for no difference and otherwise infinite.
     """
@@ -142,7 +142,7 @@ def in_spreads(difference: float, *scores: Score) -> float:
 
 
 def average(runs: list[np.ndarray]) -> Score:
-    """The average of several means over seeds, with the spread of the average that each seed has on its own."""
+    """Averages several means over seeds, with the spread of the average that each seed has on its own."""
     seeds = _common_length(runs)
     return Score(_mean_of_means(runs)) if seeds is None else measured(np.mean(runs, axis=0))
 
@@ -157,7 +157,7 @@ def _common_length(runs: list[np.ndarray]) -> int | None:
 
 
 def category_members() -> dict[str, list[str]]:
-    """The algorithms of each category, both in the paper's order."""
+    """Returns the algorithms of each category, both in the paper's order."""
     from narkit.algorithms import ALGORITHMS
 
     return {
@@ -167,7 +167,7 @@ def category_members() -> dict[str, list[str]]:
 
 
 def main_preset(systems: Iterable[System]) -> str:
-    """The preset that most of the tables are about: the paper's, or the first."""
+    """Returns the preset that most of the tables are about: the paper's, or the first."""
     presets = [system.preset for system in systems]
     return "paper" if "paper" in presets or not presets else presets[0]
 
@@ -223,14 +223,14 @@ def read_grid(
 
 
 def _places(folder: Path, systems: Iterable[System]) -> dict[str, Path]:
-    """For every preset the folder of its systems: `folder/PRESET`, or the folder itself if it has none of these."""
+    """Finds the folder of systems for every preset: `folder/PRESET`, or the folder itself if it has none of these."""
     presets = sorted({system.preset for system in systems}, key=lambda name: (name != "paper", name))
     within = any((folder / name).is_dir() for name in presets)
     return {name: folder / name if within else folder for name in presets}
 
 
 def _processors_with_records(places: Mapping[str, Path], systems: Sequence[System]) -> list[System]:
-    """Systems for folders that bear the name of a processor and of no system."""
+    """Makes systems for folders that bear the name of a processor and of no system."""
     from narkit.models.processors import PROCESSORS
 
     known = {system.training for system in systems}
@@ -243,14 +243,14 @@ def _processors_with_records(places: Mapping[str, Path], systems: Sequence[Syste
 
 
 def _record_files(folder: Path) -> Iterator[Path]:
-    """The records of finished cells; folders of unfinished ones begin with a dot."""
+    """Yields the records of finished cells; folders of unfinished ones begin with a dot."""
     for path in sorted(folder.glob("*/*.json")):
         if not any(part.startswith(".") for part in path.relative_to(folder).parts):
             yield path
 
 
 def _misfit(record: RunRecord, path: Path, systems: Sequence[System], free: Collection[str]) -> str | None:
-    """Why a record is none of these systems', at this place; None if it is."""
+    """Says why a record is none of these systems', at this place; None if it is."""
     training, algorithm = path.parent.name, path.stem
     system = next((system for system in systems if system.training == training), None)
     if system is None:

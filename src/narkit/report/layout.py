@@ -1,4 +1,4 @@
-"""Where the nodes of a graph are drawn.
+"""The layout of a graph: positions of its nodes in a drawing.
 
 Two placements compete and the one with fewer crossings of edges wins: a circle, which is best for dense graphs, and one
 by stress (Kamada & Kawai, 1989), in which nodes that are far apart in the graph are far apart on the page.
@@ -13,7 +13,7 @@ ROUNDS = 200
 
 
 def place(adjacency: np.ndarray) -> np.ndarray:
-    """Positions (node, 2) in the unit square for a graph, from a matrix that is not zero where an edge is."""
+    """Returns positions (node, 2) in the unit square for a graph, from a matrix that is not zero where an edge is."""
     linked = (adjacency != 0) | (adjacency != 0).T
     np.fill_diagonal(linked, False)
     count = len(linked)
@@ -27,14 +27,17 @@ def place(adjacency: np.ndarray) -> np.ndarray:
 
 
 def on_circle(count: int) -> np.ndarray:
-    """The nodes clockwise around a circle, the first at the top."""
+    """Places the nodes clockwise around a circle, the first at the top."""
     angles = 2 * np.pi * np.arange(count) / max(count, 1) - np.pi / 2
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def by_stress(linked: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Positions whose distances are close to those in the graph: each round moves every node to the weighted mean of
-    where the others would like to have it (stress majorisation, Gansner et al., 2004)."""
+    """Finds positions whose distances are close to those in the graph.
+
+    Each round moves every node to the weighted mean of where the others would like to have it (stress majorisation,
+    Gansner et al., 2004).
+    """
     distances = _hops(linked)
     with np.errstate(divide="ignore"):
         weights = np.where(distances > 0, distances**-2.0, 0.0)
@@ -48,7 +51,7 @@ def by_stress(linked: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 
 def _hops(linked: np.ndarray) -> np.ndarray:
-    """The number of edges on a shortest path; a little more than the longest where there is none."""
+    """Counts the edges on shortest paths; a little more than the longest where there is none."""
     from scipy.sparse.csgraph import shortest_path
 
     hops = shortest_path(linked, unweighted=True)
@@ -61,7 +64,7 @@ def _into_unit_square(positions: np.ndarray) -> np.ndarray:
 
 
 def _badness(positions: np.ndarray, linked: np.ndarray) -> float:
-    """Crossings of edges; nodes too near to each other, or to an edge that is not theirs, count more."""
+    """Counts crossings of edges; nodes too near to each other, or to an edge that is not theirs, count more."""
     edges = np.argwhere(np.triu(linked))
     a, b = positions[edges[:, 0]], positions[edges[:, 1]]
     share_no_end = (edges[:, None, :, None] != edges[None, :, None, :]).all((2, 3))
@@ -85,7 +88,7 @@ def _crosses(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _distance_to_segments(points: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Distances (point, segment)."""
+    """Computes distances (point, segment)."""
     along = b - a
     squared = np.maximum((along**2).sum(1), 1e-12)
     where = np.clip(((points[:, None] - a) * along).sum(2) / squared, 0, 1)

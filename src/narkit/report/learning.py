@@ -30,7 +30,7 @@ SECONDS = ("compiling", "compiling_ahead", "training", "validating", "testing", 
 
 
 def learning_part(grid: Grid) -> str:
-    """The generated part of `docs/learning.md`."""
+    """Writes the generated part of `docs/learning.md`."""
     if not grid.cells:
         return "\n".join([f"All runs: {NOT_RUN}.", *(f"- {line}" for line in remarks(grid)), ""])
     parts = [*_origins(grid), *(f"- {line}" for line in remarks(grid)), ""]
@@ -59,7 +59,7 @@ def learning_part(grid: Grid) -> str:
 
 
 def _origins(grid: Grid) -> list[str]:
-    """What the records are, and a line for each commit, device and set of versions that some were made with."""
+    """Describes the records: a line for each commit, device and set of versions that some were made with."""
     counts = Counter(_origin(record) for record in grid.cells.values())
     lines = [f"- {count} with {made}" for made, count in sorted(counts.items())]
     return [f"{len(grid.cells)} records, their digest {grid.digest}:", "", *lines]
@@ -73,7 +73,7 @@ def _origin(record: RunRecord) -> str:
 
 
 def score_table(grid: Grid, algorithm: str) -> Table:
-    """The runs on an algorithm: a row for every system and rule."""
+    """Tabulates the runs on an algorithm: a row for every system and rule."""
     rows = []
     for system in grid.trained:
         record = grid.cells.get((system.training, algorithm))
@@ -94,7 +94,7 @@ def score_table(grid: Grid, algorithm: str) -> Table:
 
 
 def validation_table(grid: Grid) -> Table:
-    """The validation scores of every seed at the last step."""
+    """Tabulates the validation scores of every seed at the last step."""
     sets = {each.name: each.size for record in grid.cells.values() for each in record.config.validations}
     rows = []
     for key, label, record in _runs(grid):
@@ -106,7 +106,7 @@ def validation_table(grid: Grid) -> Table:
 
 
 def time_table(grid: Grid) -> Table:
-    """Where the seconds of every run went, and those of all together."""
+    """Tabulates the seconds of every run by what they went into, and those of all together."""
     rows = time_rows(_runs(grid), "all", "All", SECONDS)
     headings = [Heading(name, name.replace("compiling_ahead", "compiled ahead")) for name in SECONDS]
     headings += [Heading("waiting", "waiting for data"), Heading("device")]
@@ -114,10 +114,10 @@ def time_table(grid: Grid) -> Table:
 
 
 def _runs(grid: Grid) -> list[tuple[str, str, RunRecord]]:
-    """Key, label and record of every run, system by system."""
+    """Returns key, label and record of every run, system by system."""
     return [run for system in grid.trained for run in labelled_runs(grid, system)]
 
 
 def _each(scores: np.ndarray) -> str:
-    """The scores of all seeds; that of one that diverged may be missing."""
+    """Formats the scores of all seeds; that of one that diverged may be missing."""
     return " / ".join(f"{score:.2f}" if math.isfinite(score) else MISSING for score in scores)

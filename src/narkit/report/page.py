@@ -37,7 +37,7 @@ DARK = {
 
 
 def page(grid: Grid, tables: Sequence[Table], figures: Mapping[str, Path | str]) -> str:
-    """The page. A figure is the path of an SVG file, or words that say why there is none."""
+    """Renders the page. A figure is the path of an SVG file, or words that say why there is none."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(TEMPLATES)
@@ -65,7 +65,7 @@ assert set(FORMATS) == {".csv", ".tex", ".md"}  # what the page links to
 
 
 def _tone(cell: Any, heading: Heading, row: TableRow) -> str:
-    """The class that colours a difference of scores: better, worse or neither. Of ranks the lower is better."""
+    """Returns the class that colours a difference of scores: better, worse or neither. Of ranks the lower is better."""
     if not (isinstance(cell, Number) and heading.key.endswith("_difference")) or heading.key.startswith("ratio"):
         return ""
     gain = -cell.value if row.key == "average_rank" else cell.value
@@ -76,7 +76,7 @@ ROOM = 220  # how many letters of a table fit a page 1400 pixels wide
 
 
 def parts(table: Table) -> list[Table]:
-    """The table, or its columns in several ones below each other if they are more than fit; a group stays together."""
+    """Splits a table with more columns than fit into several ones below each other; a group stays together."""
     widths = [
         _letters([heading.label, *(text(row.entries[index]) for row in table.rows)])
         for index, heading in enumerate(table.headings)
@@ -101,12 +101,12 @@ def parts(table: Table) -> list[Table]:
 
 
 def _letters(words: Iterable[str]) -> int:
-    """How wide a column is, with the space beside it."""
+    """Returns the width of a column in letters, with the space beside it."""
     return max(map(len, words)) + 2
 
 
 def _heat_map(grid: Grid, found: Findings) -> dict[str, Any]:
-    """A row for each algorithm, a column for each system that has records."""
+    """Makes the heat map: a row for each algorithm, a column for each system that has records."""
     from narkit.algorithms import ALGORITHMS
 
     systems, palette = with_records(grid), colours(grid)
@@ -145,7 +145,7 @@ def _heat_cell(grid: Grid, found: Findings, system: Any, algorithm: str) -> dict
 
 
 def _figure(title: str, picture: Path | str) -> dict[str, str]:
-    """A picture by its content; as an image it keeps its own style and cannot disturb the page's."""
+    """Embeds a picture by its content; as an image it keeps its own style and cannot disturb the page's."""
     anchor, caption = title.lower().replace(" ", "-"), CAPTIONS.get(title, title)
     if isinstance(picture, str):
         return {"anchor": anchor, "title": title, "missing": picture}
@@ -154,7 +154,7 @@ def _figure(title: str, picture: Path | str) -> dict[str, str]:
 
 
 def in_both_schemes(drawing: str) -> str:
-    """An SVG that also reads in the dark: its letters and lines turn light, its card takes the page's colour."""
+    """Makes an SVG that also reads in the dark: its letters and lines turn light, its card takes the page's colour."""
     rules = "".join(
         f'[style*="{what}: {light}"] {{ {what}: {dark} !important }} '
         for light, dark in DARK.items()
@@ -166,8 +166,10 @@ def in_both_schemes(drawing: str) -> str:
 
 
 def diagram(ranking: Ranking, grid: Grid) -> dict[str, Any]:
-    """Where everything stands in the critical-difference diagram: systems on an axis of average ranks, and bars that
-    join those which are not told apart."""
+    """Places everything in the critical-difference diagram.
+
+    Systems lie on an axis of average ranks, and bars join those which are not told apart.
+    """
     palette, titles = colours(grid), {system.name: system.title for system in grid.systems}
     highest, left, right = max(2, len(ranking.ranks)), 250.0, 550.0
 

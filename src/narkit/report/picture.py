@@ -52,7 +52,7 @@ def check_picture(path: Path) -> None:
 
 
 def draw(batch: Batch) -> Figure:
-    """The steps of a run, at most twelve of them, and the meaning of all that is drawn."""
+    """Draws the steps of a run, at most twelve of them, and the meaning of all that is drawn."""
     entry = ALGORITHMS[batch.algorithm]
     steps = shown_steps(int(batch.lengths[0]))
     kind = _panel_kind(batch)
@@ -82,13 +82,13 @@ def draw(batch: Batch) -> Figure:
 
 
 def _balanced(panels: int, most: int) -> int:
-    """How many panels stand in a row, at most `most`: the number that leaves the fewest places empty."""
+    """Returns how many panels stand in a row, at most `most`: the number that leaves the fewest places empty."""
     fewest = max(1, most - 1)
     return min(panels, min(range(most, fewest - 1, -1), key=lambda columns: -panels % columns))
 
 
 def shown_steps(count: int) -> list[int]:
-    """The steps of a run that are drawn: all, or some at even distances with the first and the last."""
+    """Selects the steps of a run that are drawn: all, or some at even distances with the first and the last."""
     if count <= MOST_PANELS:
         return list(range(count))
     return [int(step) for step in np.unique(np.linspace(0, count - 1, MOST_PANELS).round())]
@@ -109,6 +109,6 @@ def draw_graph(axis: Axes, batch: Batch, step: int) -> None:
 
 
 def _panel_kind(batch: Batch) -> str:
-    """Graphs whose hints are matrices, as those of all shortest paths, are drawn as these."""
+    """Returns the kind of panel. Graphs whose hints are matrices, as in all shortest paths, are drawn as these."""
     kind = drawing_kind(ALGORITHMS[batch.algorithm])
     return TABLE if kind == GRAPH and Moment(batch, 0).signs("cell") else kind

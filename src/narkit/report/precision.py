@@ -1,4 +1,4 @@
-"""What the lower precision of the fused kernels costs: cells of a grid beside the same cells in float32.
+"""The cost of the lower precision of the fused kernels: cells of a grid beside the same cells in float32.
 
 The other cells lie in the folder `float32` beside the grid's own. They are trained without kernels and with full
 products, by the same preset and seeds, and enter no other table.
@@ -22,7 +22,7 @@ INTRODUCTION = (
 
 
 def precision_part(grid: Grid) -> list[str]:
-    """The lines of the comparison; none without such a folder."""
+    """Writes the lines of the comparison; none without such a folder."""
     if not (grid.folder / FOLDER).is_dir():
         return []
     other = read_grid(grid.folder / FOLDER, systems=grid.systems, empty=True)
@@ -39,7 +39,7 @@ def precision_part(grid: Grid) -> list[str]:
 
 
 def _misfit(cell: tuple[str, str], record: RunRecord, grid: Grid) -> str | None:
-    """Why a cell of the folder cannot be compared, or None."""
+    """Says why a cell of the folder cannot be compared; None if it can."""
     if any(record.versions.get(name) != value for name, value in HOW.items()):
         return "not trained in float32"
     return None if cell in grid.cells else "the grid has no such cell to compare it with"

@@ -1,5 +1,7 @@
-"""What stands beside the tables of a report: where the records come from, which were left out, which seeds
-diverged, and what a part of a column has."""
+"""The provenance of a report's tables.
+
+It says where the records come from, which were left out, which seeds diverged, and what a part of a column has.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from narkit.sweeps.systems import System, trainings
 
 
 def origin(grid: Grid) -> str:
-    """How many records there are, and the commits, devices and versions that they were made with."""
+    """Says how many records there are, and the commits, devices and versions that they were made with."""
     if not grid.cells:
         if left := len(grid.left_out):
             return f"No record of the preset {grid.preset}: {left} left out, for the reasons below, and no other found."
@@ -31,7 +33,7 @@ def origin(grid: Grid) -> str:
 
 
 def remarks(grid: Grid) -> list[str]:
-    """One line for every record that was left out and every seed that diverged."""
+    """Returns one line for every record that was left out and every seed that diverged."""
     lines = [f"Left out: {left.path}: {left.reason}" for left in grid.left_out]
     for (system, algorithm), record in grid.cells.items():
         for seed in record.diverged:
@@ -43,12 +45,12 @@ def remarks(grid: Grid) -> list[str]:
 
 
 def cells_left(grid: Grid) -> int:
-    """How many cells of the columns that the paper has by algorithm were not run yet."""
+    """Counts the cells of the columns that the paper has by algorithm that were not run yet."""
     return cells_wanted(grid) - sum(len(grid.records(system)) for system in _published(grid))
 
 
 def cells_wanted(grid: Grid) -> int:
-    """How many cells those columns have."""
+    """Counts the cells of those columns."""
     return len(paper.labels()) * len(_published(grid))
 
 
@@ -61,7 +63,7 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def so_far(grid: Grid, partial: System, complete: Sequence[System]) -> str:
-    """What a system that was run in part has, beside the complete one that is best on the same algorithms."""
+    """Says what a system that was run in part has, beside the complete one that is best on the same algorithms."""
     names = list(grid.column(partial).runs)
     score = text(grid.column(partial).average_of_those_run())
     ours = f"{partial.title} has {score} on average over the {len(names)} algorithms that it was run on"

@@ -1,4 +1,4 @@
-"""What was published for a system; empty where nothing was."""
+"""The published results of a system; empty if there are none."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from narkit.sweeps.systems import System, sharing
 
 
 def _column(system: System) -> str | None:
-    """The column of the published tables that a system names."""
+    """Returns the column of the published tables that a system names."""
     if system.published is not None and system.published not in paper.columns():
         raise UnknownNameError(f"published column (system {system.name})", system.published, paper.columns())
     return system.published
 
 
 def algorithm_scores(system: System) -> dict[str, Score]:
-    """The published scores of a system by algorithm; empty if there are none, or only those of categories."""
+    """Returns the published scores of a system by algorithm; empty if there are none, or only those of categories."""
     return paper.algorithm_scores(column) if (column := _column(system)) else {}
 
 
 def category_scores(system: System) -> dict[str, Score]:
-    """The published scores of a system by category."""
+    """Returns the published scores of a system by category."""
     return paper.category_scores(column) if (column := _column(system)) else {}
 
 
 def summary(system: System) -> Summary | None:
-    """The published averages of a system."""
+    """Returns the published averages of a system."""
     return paper.summary(column) if (column := _column(system)) else None
 
 
 def published(training: str, rule: str, algorithm: str) -> Score | None:
-    """The published score of a training that was selected on a validation set of the same size.
+    """Returns the published score of a training that was selected on a validation set of the same size.
 
     The paper does not say which of equal checkpoints it took, so both rules of a set have it. It has none of the end of
     training, and of TEAM only that with validation at size 32.

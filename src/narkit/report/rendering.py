@@ -22,7 +22,7 @@ class Number:
 
 
 Entry = Score | Number | str | None
-"""What stands in a table; None for what is missing."""
+"""An entry of a table; None for what is missing."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class Table:
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """What neighbouring columns have in common, and how many they are; none if no heading has a group."""
+        """The groups of neighbouring columns, and how many columns each has; none if no heading has a group."""
         members = groupby(heading.group for heading in self.headings)
         found = [(group, len(list(headings))) for group, headings in members]
         return found if any(group for group, _ in found) else []
 
 
 def text(entry: Entry) -> str:
-    """`79.82 ± 1.20 (5)`: the mean, its standard deviation and the number of seeds; `–` for what is missing."""
+    """Formats `79.82 ± 1.20 (5)`: the mean, its standard deviation and the number of seeds; `–` for what is missing."""
     match entry:
         case None:
             return MISSING
@@ -90,7 +90,7 @@ def text(entry: Entry) -> str:
 
 
 def markdown(table: Table, *, not_run: str = MISSING) -> str:
-    """The table in Markdown, without its title. `not_run` stands for scores that are missing, summaries apart."""
+    """Writes the table in Markdown, without its title. `not_run` stands for missing scores, summaries apart."""
     headings = [f"{heading.group}<br>{heading.label}" if heading.group else heading.label for heading in table.headings]
     lines = [[table.corner, *headings], ["---"] + ["---:"] * len(headings)]
     for row in table.rows:
@@ -103,12 +103,12 @@ def markdown(table: Table, *, not_run: str = MISSING) -> str:
 
 
 def bullets(lines: Sequence[str]) -> list[str]:
-    """A list in Markdown and an empty line after it; nothing for nothing."""
+    """Writes a list in Markdown and an empty line after it; nothing for nothing."""
     return [*(f"- {line}" for line in lines), ""] if lines else []
 
 
 def as_csv(table: Table) -> str:
-    """The table as comma-separated values, with plain numbers at full precision."""
+    """Writes the table as comma-separated values, with plain numbers at full precision."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [[h.key, f"{h.key}_std", f"{h.key}_seeds"] if h.scores else [h.key] for h in table.headings]
@@ -120,7 +120,7 @@ def as_csv(table: Table) -> str:
 
 
 def _plain(entry: Entry, heading: Heading) -> list[float | int | str | None]:
-    """The numbers of an entry. Rounded to six digits behind the point, which hides how a sum was ordered."""
+    """Returns the numbers of an entry, rounded to six digits behind the point, which hides how a sum was ordered."""
     match entry:
         case Score(mean, std, seeds):
             values = [round(mean, 6), None if std is None else round(std, 6), seeds]
@@ -132,7 +132,7 @@ def _plain(entry: Entry, heading: Heading) -> list[float | int | str | None]:
 
 
 def latex(table: Table) -> str:
-    """The table for LaTeX with booktabs and graphicx, scaled to the width of the text."""
+    """Writes the table for LaTeX with booktabs and graphicx, scaled to the width of the text."""
     columns = "l" + "r" * len(table.headings)
     lines = [
         r"\begin{table}[p]",
@@ -155,7 +155,7 @@ def latex(table: Table) -> str:
 
 
 def _latex_groups(table: Table) -> list[str]:
-    """The line above the headings that says what neighbours have in common."""
+    """Writes the line above the headings that names the groups of neighbouring columns."""
     if not table.groups:
         return []
     cells, rules, start = [""], [], 2
@@ -174,12 +174,12 @@ LATEX = {
 
 
 def latex_text(words: str) -> str:
-    """Plain words for LaTeX."""
+    """Escapes plain words for LaTeX."""
     return "".join(LATEX.get(letter, letter) for letter in words)
 
 
 def document(names: Sequence[str], figures: Sequence[str]) -> str:
-    """A whole LaTeX document that shows tables and figures that lie beside it."""
+    """Writes a whole LaTeX document that shows tables and figures that lie beside it."""
     lines = [
         r"\documentclass{article}",
         r"\usepackage[margin=2cm]{geometry}",

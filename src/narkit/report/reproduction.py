@@ -1,4 +1,4 @@
-"""How far a grid of records reproduces the paper: row by row, rule by rule, and how long it took on what.
+"""Comparison of a grid of records with the paper: row by row, rule by rule, and how long it took on what.
 
 Two measures of agreement stand side by side. A row *agrees* if its mean lies within two of the paper's own standard
 deviations of the paper's mean. That is strict where the paper's seeds hardly differ (topological sort: 0.01), so the
@@ -40,7 +40,7 @@ TIME = (
 
 @dataclass(frozen=True)
 class Agreement:
-    """How one row compares with the paper's."""
+    """The comparison of one row with the paper's."""
 
     published: Score
     ours: Score
@@ -63,7 +63,7 @@ class Agreement:
 
 
 def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
-    """The rows of a column that were run, by algorithm."""
+    """Compares the rows of a column that were run, by algorithm."""
     scores = grid.column(column)
     return {
         name: Agreement(published, ours)
@@ -73,7 +73,7 @@ def agreements(grid: Grid, column: System) -> dict[str, Agreement]:
 
 
 def reproduction_part(grid: Grid) -> str:
-    """The generated part of `docs/reproduction.md`."""
+    """Writes the generated part of `docs/reproduction.md`."""
     grid = _by_published_protocols(grid)
     parts = [origin(grid), "", *bullets(remarks(grid))]
     for column in grid.columns:
@@ -95,7 +95,7 @@ def reproduction_part(grid: Grid) -> str:
 
 
 def _by_published_protocols(grid: Grid) -> Grid:
-    """The systems that are trained by presets of published ones; all, if none of those has a record."""
+    """Selects the systems that are trained by presets of published ones; all, if none of those has a record."""
     presets = {system.preset for system in grid.systems if system.published}
     systems = tuple(system for system in grid.systems if system.preset in presets)
     trained = {system.training for system in systems}
@@ -126,7 +126,7 @@ def _that_were_run(count: int) -> str:
 
 
 def agreement_table(grid: Grid, column: System) -> Table:
-    """The thirty rows of a column: both scores, their difference, and in how many standard deviations."""
+    """Tabulates the thirty rows of a column: both scores, their difference, and in how many standard deviations."""
     rows, found = [], agreements(grid, column)
     for name, label in paper.labels().items():
         published, row = algorithm_scores(column)[name], found.get(name)
@@ -148,7 +148,7 @@ def agreement_table(grid: Grid, column: System) -> Table:
 
 
 def rule_averages(grid: Grid) -> Table:
-    """For every system and rule the average over the algorithms that were run."""
+    """Tabulates for every system and rule the average over the algorithms that were run."""
     names = list(dict.fromkeys(rule for system in grid.trained for rule in rules(grid, system)))
     rows = []
     for system in grid.trained:
@@ -160,7 +160,7 @@ def rule_averages(grid: Grid) -> Table:
 
 
 def rule_remarks(grid: Grid) -> list[str]:
-    """Where the tie rule, the validation size and stopping early change a score by much."""
+    """Says where the tie rule, the validation size and stopping early change a score by much."""
     pairs = [("id", "id_first"), ("ood", "ood_first"), ("ood", "id"), ("ood", "last")]
     lines = []
     for system in grid.trained:
@@ -181,7 +181,7 @@ def rule_remarks(grid: Grid) -> list[str]:
 
 
 def time_table(grid: Grid) -> Table:
-    """How long every cell took, and all of a system together."""
+    """Tabulates the time of every cell, and of all cells of a system together."""
     rows = []
     for system in grid.trained:
         runs = labelled_runs(grid, system)
@@ -192,7 +192,7 @@ def time_table(grid: Grid) -> Table:
 
 
 def labelled_runs(grid: Grid, system: System) -> list[tuple[str, str, RunRecord]]:
-    """Key, label and record of every run of a system."""
+    """Returns key, label and record of every run of a system."""
     return [
         (f"{system.training}_{name}", f"{system.title}, {paper.labels()[name]}", record)
         for name, record in grid.records(system).items()
@@ -202,8 +202,10 @@ def labelled_runs(grid: Grid, system: System) -> list[tuple[str, str, RunRecord]
 def time_rows(
     runs: Sequence[tuple[str, str, RunRecord]], key: str, label: str, timings: Sequence[str], unit: float = 1.0
 ) -> list[TableRow]:
-    """Where the time of every run went, in units of so many seconds; the share of training spent waiting for data; the
-    device; and all of it for all runs together, under the key and label given."""
+    """Tabulates the time of every run by what it went into, and of all runs together under the key and label given.
+
+    Times are in units of so many seconds. The share of training spent waiting for data and the device are there, too.
+    """
 
     def row(key: str, label: str, *records: RunRecord, summary: bool = False) -> TableRow:
         def total(name: str) -> float:
@@ -218,7 +220,7 @@ def time_rows(
 
 
 def running_lines(grid: Grid) -> list[str]:
-    """For how long at least one cell ran: a line for each system, and one for several systems together.
+    """Says for how long at least one cell ran: a line for each system, and one for several systems together.
 
     Where the cells ran on several kinds of devices, each kind has its own line: their minutes are not comparable.
     """
@@ -237,7 +239,7 @@ def running_lines(grid: Grid) -> list[str]:
 
 
 def _interval(record: RunRecord) -> tuple[float, float]:
-    """When a cell began and finished, in seconds.
+    """Returns the begin and the end of a cell, in seconds.
 
     Only the end is recorded. A cell that was interrupted began earlier than this says.
     """
@@ -248,7 +250,7 @@ def _interval(record: RunRecord) -> tuple[float, float]:
 
 
 def union_length(intervals: Iterable[tuple[float, float]]) -> float:
-    """How much the intervals (begin, end) cover together; what several of them cover counts once."""
+    """Returns the length that the intervals (begin, end) cover together; what several of them cover counts once."""
     length, covered_until = 0.0, -math.inf
     for begin, end in sorted(intervals):
         length += max(0.0, end - max(begin, covered_until))

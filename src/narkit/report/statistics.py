@@ -1,4 +1,4 @@
-"""Whether two systems differ: by row with Welch's test over seeds and Holm's correction, over all rows by ranks.
+"""Tests whether two systems differ: by row with Welch's test and Holm's correction, over all rows by ranks.
 
 **Rows.** For each algorithm Welch's t-test compares the scores of the seeds of two systems; it does not assume that
 they spread alike. Thirty tests find a difference by chance more often than one, so the p-values are corrected by Holm's
@@ -45,7 +45,7 @@ class Comparison:
 
 
 def compare(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> list[Comparison]:
-    """The algorithms that both systems were run on, in the order of the first."""
+    """Compares the algorithms that both systems were run on, in the order of the first."""
     names = [name for name in first if name in second]
     p = {name: value for name in names if (value := welch(first[name], second[name])) is not None}
     corrected = dict(zip(p, holm(list(p.values())), strict=True))
@@ -53,7 +53,7 @@ def compare(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -
 
 
 def welch(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float | None:
-    """The two-sided p-value of Welch's t-test; None with fewer than two scores on a side."""
+    """Computes the two-sided p-value of Welch's t-test; None with fewer than two scores on a side."""
     a, b = np.asarray(first, float), np.asarray(second, float)
     if len(a) < 2 or len(b) < 2:
         return None
@@ -66,7 +66,7 @@ def welch(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndar
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's corrected p-values, in the order given."""
+    """Computes Holm's corrected p-values, in the order given."""
     order = np.argsort(p, kind="stable")
     corrected = np.empty(len(p))
     corrected[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(p), 0, -1) * np.asarray(p)[order]))
@@ -82,7 +82,7 @@ class Ranking:
     critical_difference: float
 
     def groups(self) -> list[list[str]]:
-        """Largest sets of neighbours in rank that are not told apart, of two systems and more."""
+        """Returns the largest sets of neighbours in rank that are not told apart, of two systems and more."""
         ordered = sorted(self.ranks, key=lambda name: self.ranks[name])
         found: list[list[str]] = []
         for start, name in enumerate(ordered):
@@ -94,7 +94,7 @@ class Ranking:
 
 
 def rank(scores: Mapping[str, Mapping[str, np.ndarray]]) -> Ranking | None:
-    """The ranking of systems, by name to scores by algorithm; None for fewer than two systems or algorithms."""
+    """Ranks systems, from scores by name and algorithm; None for fewer than two systems or algorithms."""
     if len(scores) < 2:
         return None
     common = set.intersection(*(set(rows) for rows in scores.values()))

@@ -42,16 +42,16 @@ RULES = (
 )
 
 ColumnValues = Callable[[System], tuple[Entry, Entry]]
-"""What the paper has for a column, and what we have."""
+"""The paper's entry and ours for a column."""
 
 
 def all_tables(grid: Grid) -> list[Table]:
-    """Everything that a report shows."""
+    """Makes all tables that a report shows."""
     return [category_table(grid), algorithm_table(grid), parameter_table(), rule_table(grid)]
 
 
 def category_table(grid: Grid) -> Table:
-    """The paper's Table 1."""
+    """Makes the paper's Table 1."""
     columns, ranks = grid.columns, average_ranks(grid)
 
     def category(name: str) -> TableRow:
@@ -87,7 +87,7 @@ def category_table(grid: Grid) -> Table:
 
 
 def algorithm_table(grid: Grid) -> Table:
-    """The paper's Table 2."""
+    """Makes the paper's Table 2."""
     columns = [column for column in grid.columns if has_ours(grid, column)]
 
     def algorithm(name: str, label: str) -> TableRow:
@@ -118,7 +118,7 @@ def algorithm_table(grid: Grid) -> Table:
 
 
 def parameter_table() -> Table:
-    """The paper's Table 3, from the shapes of our own networks."""
+    """Makes the paper's Table 3, from the shapes of our own networks."""
 
     def cells(counts: list[Number | None], published: float, ratio: float) -> list[Entry]:
         return [*counts, Number(published), Number(ratio), Number(ratio - published, "{:+.3f}")]
@@ -144,7 +144,7 @@ def parameter_table() -> Table:
 
 
 def rule_table(grid: Grid) -> Table:
-    """The appendix: every run under every selection rule."""
+    """Makes the table of the appendix: every run under every selection rule."""
     pairs = [(system, rule) for system in grid.trained for rule in rules(grid, system)]
     scores = [grid.scores(system, rule) for system, rule in pairs]
     rows = [
@@ -161,22 +161,22 @@ def rule_table(grid: Grid) -> Table:
 
 
 def rules(grid: Grid, system: System) -> list[str]:
-    """The selection rules of a system's runs; a preset gives the same to all."""
+    """Returns the selection rules of a system's runs; a preset gives the same to all."""
     return next((list(record.rules) for record in grid.records(system).values()), [])
 
 
 def has_ours(grid: Grid, column: System) -> bool:
-    """Whether a column shows ours: always where the paper has scores by algorithm, else once there are records."""
+    """Returns whether a column shows ours: always if the paper has scores by algorithm, else once there are records."""
     return bool(algorithm_scores(column) or grid.records(column))
 
 
 def is_complete(grid: Grid, columns: Sequence[System]) -> bool:
-    """Whether all thirty algorithms were run in every column that shows ours."""
+    """Returns whether all thirty algorithms were run in every column that shows ours."""
     return all(grid.column(column).complete for column in columns if has_ours(grid, column))
 
 
 def published_average(column: System, names: Collection[str]) -> Score | None:
-    """The paper's average of a column over some algorithms; None where it has no scores by algorithm."""
+    """Returns the paper's average of a column over some algorithms; None if it has no scores by algorithm."""
     scores, whole = algorithm_scores(column), summary(column)
     chosen = [score.mean for name, score in scores.items() if name in names]
     if not chosen or whole is None:
@@ -186,18 +186,18 @@ def published_average(column: System, names: Collection[str]) -> Score | None:
 
 
 def published_average_of_categories(column: System) -> Score | None:
-    """The paper's average of a column over the eight categories."""
+    """Returns the paper's average of a column over the eight categories."""
     theirs = summary(column)
     return theirs and Score(theirs.average_of_categories, None, theirs.seeds)
 
 
 def compared(published: Entry, ours: Entry) -> tuple[Entry, Entry, Entry]:
-    """The paper's value, ours, and the difference."""
+    """Returns the paper's value, ours, and the difference."""
     return published, ours, difference(published, ours)
 
 
 def difference(published: Entry, ours: Entry) -> Entry:
-    """Ours minus the paper's, where there are both."""
+    """Subtracts the paper's value from ours, if there are both."""
     match published, ours:
         case Score(theirs), Score(mean):
             return Number(mean - theirs, "{:+.2f}")
@@ -208,7 +208,7 @@ def difference(published: Entry, ours: Entry) -> Entry:
 
 
 def average_ranks(grid: Grid) -> dict[str, float]:
-    """The average rank of our complete columns, each in its published place among the published columns.
+    """Computes the average rank of our complete columns, each in its published place among the published columns.
 
     One that was not published is ranked among those, too, and changes none of their ranks.
     """
@@ -226,7 +226,7 @@ def average_ranks(grid: Grid) -> dict[str, float]:
 
 @functools.cache
 def count_parameters(algorithm: str, processor: str) -> int:
-    """How many parameters a network of the paper's width has. Shapes suffice, nothing is computed."""
+    """Counts the parameters of a network of the paper's width. Shapes suffice, nothing is computed."""
     import equinox as eqx
     import jax
 
@@ -237,7 +237,7 @@ def count_parameters(algorithm: str, processor: str) -> int:
 
 
 def _shown(grid: Grid, column: System, three: Iterable[Any]) -> Iterator[Any]:
-    """Of what belongs to the paper, to us and to the difference, what a column shows."""
+    """Selects which of published, measured and difference a column shows."""
     published, ours = bool(column.published), has_ours(grid, column)
     return compress(three, (published, ours, published and ours))
 
@@ -253,7 +253,7 @@ def _headings(grid: Grid, columns: Sequence[System]) -> list[Heading]:
 def _row(
     grid: Grid, columns: Sequence[System], key: str, label: str, values: ColumnValues, *, summary: bool = False
 ) -> TableRow:
-    """The row under `_headings`: for every column the paper's value, ours and the difference."""
+    """Makes the row under `_headings`: for every column the paper's value, ours and the difference."""
     cells = [cell for column in columns for cell in _shown(grid, column, compared(*values(column)))]
     return TableRow(key, label, cells, summary)
 
@@ -264,7 +264,7 @@ def _average_of_categories(grid: Grid, columns: Sequence[System]) -> TableRow:
 
 
 def _number_run(grid: Grid, columns: Sequence[System]) -> list[TableRow]:
-    """How many algorithms were run, while any is missing."""
+    """Makes the row of how many algorithms were run, while any is missing."""
     if is_complete(grid, columns):
         return []
     values: ColumnValues = lambda column: (None, Number(len(grid.column(column).runs), SHARE))  # noqa: E731

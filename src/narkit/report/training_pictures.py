@@ -19,7 +19,7 @@ ON_LIGHT, ON_DARK = "#111111", "#fefefe"  # letters on a coloured cell, which st
 
 
 def save_curves(record: RunRecord, path: Path) -> None:
-    """The training loss and the validation scores over the steps, a line per seed."""
+    """Draws the training loss and the validation scores over the steps, a line per seed, and saves the picture."""
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     steps = [point.step for point in record.curve]
@@ -39,8 +39,10 @@ def save_curves(record: RunRecord, path: Path) -> None:
 
 
 def attention(reasoner: Reasoner, batch: Batch) -> np.ndarray:
-    """The attention weights (i, j, k) of a TEAM reasoner at the first step of a batch's first sample, the mean over
-    heads."""
+    """Computes the attention weights (i, j, k) of a TEAM reasoner, the mean over heads.
+
+    They are those at the first step of a batch's first sample.
+    """
     if not isinstance(reasoner.processor, TEAM):
         raise ValueError(f"expected a reasoner with the processor team, got {reasoner.processor_name}")
     one = DeviceBatch.of(batch[:1])
@@ -56,7 +58,7 @@ def save_attention(reasoner: Reasoner, batch: Batch, path: Path) -> None:
 
 
 def draw_attention(reasoner: Reasoner, batch: Batch) -> Figure:
-    """The instance, for every pair of nodes the third node that counts most, and all weights of one node's pairs.
+    """Draws the instance, for every pair of nodes the third node that counts most, and all weights of one node's pairs.
 
     `batch` is raw, as `narkit.run` gives it.
     """

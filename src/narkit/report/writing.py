@@ -33,7 +33,7 @@ PARTS: Mapping[str, Callable[[Grid], str]] = {
     REPRODUCTION: reproduction_part,
     LEARNING: learning_part,
 }
-"""What is written into a document, by the option that names the document."""
+"""The writer of each document's generated part, by the option that names the document."""
 
 
 def write(grid: Grid, out: Path | None, files: Mapping[str, Path], validation: str = "ood") -> list[Path]:
@@ -49,7 +49,7 @@ def write(grid: Grid, out: Path | None, files: Mapping[str, Path], validation: s
 
 
 def summary(grid: Grid, written: list[Path]) -> list[str]:
-    """What a report was made from, what is special about it, and where it is."""
+    """Says what a report was made from, what is special about it, and where it is."""
     folders = Counter(path.parent for path in written)
     places = [f"{folder}: {count} file{'s' if count > 1 else ''}" for folder, count in folders.items()]
     return [origin(grid), *remarks(grid), f"written in {'; '.join(places)}"]
@@ -81,7 +81,7 @@ def check_validation(grid: Grid, validation: str) -> None:
 
 
 def _write_figures(grid: Grid, out: Path, validation: str) -> dict[str, Path | str]:
-    """The figures by title: the path of the SVG, or why there is none."""
+    """Draws the figures and returns by title the path of the SVG, or why there is none."""
     figures.save(figures.category_chart(grid), out / "categories", grid.digest)
     figures.save(figures.learning_curves(grid, validation), out / "learning_curves", grid.digest)
     return {
@@ -92,7 +92,7 @@ def _write_figures(grid: Grid, out: Path, validation: str) -> dict[str, Path | s
 
 
 def _write_attention(grid: Grid, path: Path) -> Path | str:
-    """The attention of a trained TEAM on a small graph, breadth-first search's if its weights are there."""
+    """Draws the attention of a trained TEAM on a small graph, breadth-first search's if its weights are there."""
     cells = [(system, name) for system in grid.trained if system.processor == "team" for name in grid.records(system)]
     graphs = [(grid.weights(*cell), cell[1]) for cell in cells if ALGORITHMS[cell[1]].category == "graphs"]
     for weights, name in sorted(graphs, key=lambda pair: pair[1] != PREFERRED):
@@ -124,17 +124,17 @@ def write_part(grid: Grid, option: str, file: Path) -> list[Path]:
 
 
 def _pictures(file: Path) -> list[Path]:
-    """The figures that the page of results shows: categories and learning curves."""
+    """Returns the figures that the page of results shows: categories and learning curves."""
     return [file.parent / documents.FIGURES / f"{name}.png" for name in (documents.CATEGORIES, documents.CURVES)]
 
 
 def updated(grid: Grid, option: str, file: Path) -> str:
-    """The document with its part as it follows from the records."""
+    """Returns the document with its part as it follows from the records."""
     return with_part(file.read_text(), PARTS[option](grid), _command(grid, option, file))
 
 
 def _command(grid: Grid, option: str, file: Path) -> str:
-    """The command that writes a part; names only, so that it is the same wherever the folders lie."""
+    """Returns the command that writes a part; names only, so that it is the same wherever the folders lie."""
     results = grid.folder.resolve()
     # Runs for a document of their own lie in a folder of their own within the results.
     above = f"{results.parent.name}/" if option == LEARNING else ""
@@ -143,7 +143,7 @@ def _command(grid: Grid, option: str, file: Path) -> str:
 
 
 def outdated(grid: Grid, files: Mapping[str, Path]) -> list[str]:
-    """What does not follow from the records, one line each; empty if all is up to date."""
+    """Lists what does not follow from the records, one line each; empty if all is up to date."""
     problems = []
     for option, file in files.items():
         if updated(grid, option, file) != file.read_text():

@@ -31,7 +31,7 @@ _MODULES = {
 
 class _CallablePackage(types.ModuleType):
     def __call__(self, algorithm: str, /, *data: Any, **options: Any) -> Any:
-        """The same as `narkit.solve.solve`, which explains itself."""
+        """Calls `narkit.solve.solve`, which explains itself."""
         return self.solve(algorithm, *data, **options)
 
     def __getattr__(self, name: str) -> Any:

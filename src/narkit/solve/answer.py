@@ -1,4 +1,4 @@
-"""What `narkit.solve` gives back: the network's answer and the true one, in the words of whoever asked."""
+"""The answer of `narkit.solve`: the network's answer and the true one, in the words of whoever asked."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class Answer:
 
     @property
     def agrees(self) -> bool:
-        """Whether the network's answer, in plain Python, is the true one."""
+        """True if the network's answer, in plain Python, is the true one."""
         return self.outputs == self.truth
 
     @functools.cached_property
     def is_right(self) -> bool:
-        """Whether the network's answer is as good as the algorithm's: the same, or, say, another shortest path."""
+        """True if the network's answer is as good as the algorithm's: the same, or, say, another shortest path."""
         return self.agrees or self._problem.is_as_good(self._read, self.outputs, self.truth)
 
     @functools.cached_property
@@ -104,19 +104,19 @@ class Answer:
 
     @property
     def scored(self) -> MeasuredScore | None:
-        """What the network scored in its record at the smallest measured size that is not below this instance's."""
+        """The network's recorded score at the smallest measured size that is not below this instance's."""
         size = nominal_size(self.algorithm, self.instance.num_nodes)
         fitting = [entry for entry in self.measured if entry.size >= size]
         return min(fitting, key=lambda entry: entry.size) if fitting else None
 
     def view(self) -> View:
-        """The run step by step, true and predicted side by side, as a page; shown inline in notebooks."""
+        """Returns the run step by step, true and predicted side by side, as a page; notebooks show it inline."""
         from narkit.solve.viewer import View, page
 
         return View(page(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """All of this but the arrays, as JSON can say it: labels that are keys become strings."""
+        """Returns all of this but the arrays in values that JSON has: labels that are keys become strings."""
         error, scored = self.first_error, self.scored
         return as_json(
             {
@@ -180,13 +180,13 @@ class Answer:
 
 
 def nominal_size(algorithm: str, num_nodes: int) -> int:
-    """The smallest size whose instances have at least this many nodes: what the records measure by."""
+    """Returns the smallest size whose instances have at least this many nodes: records measure by it."""
     entry = ALGORITHMS[algorithm]
     return next((size for size in range(1, num_nodes + 1) if entry.nodes_of_size(size) >= num_nodes), num_nodes)
 
 
 def as_json(value: Any) -> Any:
-    """The value with dictionaries whose keys are strings, lists, numbers, strings, truth values and None only."""
+    """Converts a value to dictionaries whose keys are strings, lists, numbers, strings, truth values and None."""
     if isinstance(value, Mapping):
         return {str(key): as_json(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

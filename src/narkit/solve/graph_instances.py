@@ -21,7 +21,7 @@ LIGHTEST_TRAINED = 0.03  # the weights of undirected training graphs: the square
 
 
 class WeightUse(enum.Enum):
-    """What an answer depends on."""
+    """The property of the weights that an answer depends on."""
 
     UNUSED = "the edges only"
     ADDED = "sums of weights"
@@ -145,7 +145,7 @@ def _check_cycles(graph: Graph, source: int | None) -> None:
 
 
 def _ranked(graph: Graph, instance: Instance) -> np.ndarray:
-    """The weights of undirected edges as evenly spaced numbers in the same order."""
+    """Replaces the weights of undirected edges by evenly spaced numbers in the same order."""
     starts, ends = np.nonzero(np.triu(graph.edges, 1))
     weights = graph.weights[starts, ends]
     if weights.min(initial=1.0) <= 0.0:  # a weight that stays as it is must not be 0, which would be no edge

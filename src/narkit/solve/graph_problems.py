@@ -193,7 +193,7 @@ def _predecessors(labels: tuple[Any, ...], pi: np.ndarray) -> dict[Any, Any]:
 
 
 def _walk_back(pi: np.ndarray, node: int, source: int) -> list[int] | None:
-    """The path to a node, found from its end; None where the predecessors do not lead back to the source."""
+    """Returns the path to a node, found from its end; None if the predecessors do not lead back to the source."""
     path = [node]
     while path[-1] != source:
         before = int(pi[path[-1]])
@@ -204,13 +204,13 @@ def _walk_back(pi: np.ndarray, node: int, source: int) -> list[int] | None:
 
 
 def _length(graph: Graph, path: list[int] | None) -> float | int | None:
-    """The length of a path; None where there is none, or not all of its edges are there."""
+    """Returns the length of a path; None if there is none, or not all of its edges are there."""
     steps = list(itertools.pairwise(path or ()))
     return None if path is None or not all(graph.edges[step] for step in steps) else _total(graph, steps)
 
 
 def _total(graph: Graph, steps: list[tuple[int, int]]) -> float | int:
-    """The sum of the weights in the caller's units; whole numbers stay whole."""
+    """Returns the sum of the weights in the caller's units; whole numbers stay whole."""
     total = float(sum(graph.weights[step] for step in steps))
     return int(total) if total.is_integer() and abs(total) < 2**53 else total
 

@@ -35,7 +35,7 @@ class Graph:
         return len(self.labels)
 
     def index(self, label: Label) -> int:
-        """The node of a source's label. A string also finds a label that is written like it; command lines need it."""
+        """Returns the node of a source's label. A string also finds a label written like it, for command lines."""
         places = {known: place for place, known in enumerate(self.labels)}
         try:
             if label in places:
@@ -51,7 +51,7 @@ class Graph:
 
 
 def read_graph(graph: Any, directed: bool | None, weight: str, directed_by_default: bool) -> Graph:
-    """A graph from whatever describes one.
+    """Reads a graph from whatever describes one.
 
     - a NetworkX graph; `weight` names the attribute of edges
     - a SciPy sparse matrix or a square NumPy array or list of lists: the adjacency matrix, 0 (or infinity) where no
@@ -81,7 +81,7 @@ def read_graph(graph: Any, directed: bool | None, weight: str, directed_by_defau
 
 
 def _is_matrix(graph: Any) -> bool:
-    """Whether this is an adjacency matrix rather than edges: an array, or lists of numbers as long as there are."""
+    """Returns whether this is an adjacency matrix, not edges: an array, or as many lists of numbers as each is long."""
     if isinstance(graph, np.ndarray):
         return graph.ndim != 2 or graph.shape[1] not in (2, 3) or graph.shape[0] == graph.shape[1]
     if not isinstance(graph, Sequence) or isinstance(graph, str) or not graph:
@@ -166,7 +166,7 @@ def _from_mapping(graph: Mapping, directed: bool) -> Graph:
 
 
 def _from_edges(edges: Sequence[Any], nodes: Sequence[Label], directed: bool, both_ways: bool = False) -> Graph:
-    """A graph from (from, to) or (from, to, weight); nodes that no edge names come first, in their own order.
+    """Makes a graph from (from, to) or (from, to, weight); nodes that no edge names come first, in their own order.
 
     `both_ways`: undirected edges may be listed from both ends, as dictionaries do.
     """

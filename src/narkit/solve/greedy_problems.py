@@ -33,8 +33,11 @@ class Activities(Problem):
         return instance
 
     def _mapped(self, starts: np.ndarray, finishes: np.ndarray, instance: Instance) -> tuple[np.ndarray, np.ndarray]:
-        """Only the order counts, and an activity may start when another finishes: equal times become a finish, then a
-        start. Activities that take no time stand in the way of that."""
+        """Maps starts and finishes into the range of the training.
+
+        Only the order counts, and an activity may start when another finishes: equal times become a finish, then a
+        start. Activities that take no time stand in the way of that, so times are shifted and scaled instead.
+        """
         times = np.concatenate([finishes, starts])
         if ranges.are_known(times):
             return starts, finishes

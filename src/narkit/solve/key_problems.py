@@ -15,7 +15,7 @@ from narkit.solve.ranges import brief, listed
 
 
 def read_keys(values: Any) -> list[Any]:
-    """Keys that can be ordered: all numbers or all strings."""
+    """Reads keys that can be ordered: all numbers or all strings."""
     items = read_items(values, "keys", "a list of numbers, or of strings")
     kinds = {isinstance(item, str) for item in items}
     if len(kinds) > 1:
@@ -30,7 +30,7 @@ def read_keys(values: Any) -> list[Any]:
 
 
 def read_items(values: Any, what: str, expected: str = "a list of numbers") -> list[Any]:
-    """The values one by one, as they were given."""
+    """Reads the values one by one, as they were given."""
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise InstanceError(f"{what}: expected {expected}, got {brief(values)}")
     items = values.tolist() if hasattr(values, "tolist") else list(values)
@@ -54,7 +54,7 @@ class Sorting(KeyProblem):
     """insertion_sort, bubble_sort, heapsort, quicksort."""
 
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
-        """The keys in the order of the pointers. Two nodes with the same predecessor cannot both follow it."""
+        """Returns the keys in the order of the pointers. Two nodes with the same predecessor cannot both follow it."""
         pointers = list(enumerate(outputs["pred"].tolist()))
         following = {before: node for node, before in reversed(pointers) if before != node}  # the first of several
         order: list[int] = []

@@ -39,7 +39,7 @@ class Hull(Problem):
         return instance
 
     def _in_disk(self, points: np.ndarray, instance: Instance) -> np.ndarray:
-        """Moved and scaled into the disk of the training; hulls move along."""
+        """Moves and scales the points into the disk of the training; hulls move along."""
         farthest = float(np.hypot(*points.T).max())
         if DISK_RADIUS / 2 <= farthest <= DISK_RADIUS:
             return points
@@ -64,7 +64,7 @@ class Hull(Problem):
 
 
 class Segments(Problem):
-    """Whether two segments intersect: segments_intersect. The points are the ends of the first, then of the second."""
+    """The intersection of two segments: segments_intersect. Points are the ends of the first, then of the second."""
 
     parameters: ClassVar[tuple[str, ...]] = ("points",)
 
@@ -91,7 +91,7 @@ class Segments(Problem):
 
 
 def _ends(points: Any) -> Any:
-    """Two segments of two points each as four points; anything else as it is."""
+    """Flattens two segments of two points each to four points; returns anything else as it is."""
     if isinstance(points, np.ndarray):
         return points.reshape(4, 2) if points.shape == (2, 2, 2) else points
     if isinstance(points, (list, tuple)) and all(isinstance(part, (list, tuple)) for part in points):

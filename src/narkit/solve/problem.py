@@ -1,4 +1,4 @@
-"""What `narkit.solve` has to know of a kind of problem: how to read an instance, and how to say an answer plainly."""
+"""The interface of a problem to `narkit.solve`: how it reads an instance, and how it puts an answer in plain Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCALAR_TOLERANCE = 0.25
 """A predicted number within this of the true one counts as right: networks never hit one exactly."""
 
 Label = Any
-"""What a caller calls a node: a string, a number, anything that can be a key of a dictionary."""
+"""A caller's name of a node: a string, a number, anything that can be a key of a dictionary."""
 
 Outputs = Mapping[str, np.ndarray]
 """Raw outputs of one instance, by the name of the probe, without a batch axis."""
@@ -60,26 +60,26 @@ class Problem(abc.ABC):
 
     @abc.abstractmethod
     def read(self, given: Mapping[str, Any]) -> Instance:
-        """The instance in the training range, from the caller's parameters and options by name.
+        """Reads the instance in the training range from the caller's parameters and options by name.
 
         Raises an `InstanceError` where that cannot be.
         """
 
     @abc.abstractmethod
     def plain(self, instance: Instance, outputs: Outputs) -> Plain:
-        """Outputs, true or predicted, in plain Python. Predicted ones may make no sense; then parts are None."""
+        """Converts outputs, true or predicted, to plain Python. Parts of predicted ones that make no sense are None."""
 
     def is_as_good(self, instance: Instance, plain: Plain, truth: Plain) -> bool:
-        """Whether an answer that may differ from the algorithm's is right, too, such as another shortest path."""
+        """Returns whether an answer is right even if it differs from the algorithm's, such as another shortest path."""
         return alike(plain[self.judged_by], truth[self.judged_by]) if self.judged_by else plain == truth
 
     @abc.abstractmethod
     def lines(self, instance: Instance, plain: Plain) -> list[str]:
-        """A plain answer as text."""
+        """Formats a plain answer as text."""
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether numbers are the same but for rounding, one by one where there are several; None is only like None."""
+    """Returns whether numbers are equal but for rounding, one by one if there are several; None equals only None."""
     if isinstance(a, dict):
         return alike([*a.values()], [*b.values()])
     if isinstance(a, list):
@@ -88,7 +88,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def bind(problem: Problem, algorithm: str, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of an instance by name, from a call's arguments."""
+    """Binds a call's arguments to the parameters of an instance by name."""
     expected = ", ".join(problem.parameters)
     if len(positional) > len(problem.parameters):
         raise TypeError(f"{algorithm}: expected {expected}; got {len(positional)} values without a name")
@@ -110,7 +110,7 @@ def bind(problem: Problem, algorithm: str, positional: Sequence[Any], named: Map
 
 
 def _without_array(value: Any) -> Any:
-    """The value of an array without axes, which looks like a list and has no length; anything else as it is."""
+    """Returns the value of an array without axes, which looks like a list and has no length; anything else as it is."""
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
@@ -126,7 +126,7 @@ def check_size(num_nodes: int, what: str = "nodes", fewest: int = 2) -> None:
 
 
 def shown(value: Any) -> str:
-    """A value as answers print it."""
+    """Formats a value as answers print it."""
     if value is None:
         return "none"
     if isinstance(value, float):
@@ -138,7 +138,7 @@ def shown(value: Any) -> str:
 
 
 def wrong(probe: Probe, predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Where values that count differ, one truth value per node, edge or graph (and step)."""
+    """Marks the values that differ and are not masked: one truth value per node, edge or graph (and step)."""
     predicted, truth = as_numbers(probe, predicted), as_numbers(probe, truth)
     if probe.kind is Kind.SCALAR:
         return np.abs(predicted - truth) > SCALAR_TOLERANCE
@@ -146,7 +146,7 @@ def wrong(probe: Probe, predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def as_numbers(probe: Probe, values: np.ndarray) -> np.ndarray:
-    """Values with one number each: the node of a one-hot mask, the class of a category, -1 where none counts."""
+    """Converts values to one number each: the node of a one-hot mask, the class of a category, -1 if none is set."""
     match probe.kind:
         case Kind.MASK_ONE | Kind.CATEGORICAL:
             return np.where((values == 1).any(-1), values.argmax(-1), -1)
@@ -157,7 +157,7 @@ def as_numbers(probe: Probe, values: np.ndarray) -> np.ndarray:
 
 
 def labelled(probe: Probe, value: np.ndarray, labels: Sequence[Label]) -> Any:
-    """One value in plain Python, a node as the caller calls it."""
+    """Converts one value to plain Python, a node to the caller's name of it."""
     match probe.kind:
         case Kind.POINTER | Kind.SHOULD_BE_PERMUTATION | Kind.PERMUTATION_POINTER:
             return labels[int(value)]

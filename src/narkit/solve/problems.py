@@ -46,5 +46,5 @@ class RawProblem(Problem):
 
 
 def problem_of(algorithm: str) -> Problem:
-    """The problem that an algorithm solves."""
+    """Returns the problem that an algorithm solves."""
     return PROBLEMS[algorithm] if algorithm in PROBLEMS else RawProblem(ALGORITHMS[algorithm])

@@ -18,7 +18,7 @@ LOWEST_RANK, HIGHEST_RANK = 0.05, 0.95
 
 
 def numbers(values: Any, what: str) -> np.ndarray:
-    """A vector of finite numbers, or an error that names the first value that is none."""
+    """Reads a vector of finite numbers, or raises an error that names the first value that is none."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         raise InstanceError(f"{what}: expected a list of numbers, got {brief(values)}")
     items = values.tolist() if isinstance(values, np.ndarray) else list(values)
@@ -28,7 +28,7 @@ def numbers(values: Any, what: str) -> np.ndarray:
 
 
 def number(value: Any, what: str) -> float:
-    """A finite number."""
+    """Reads a finite number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InstanceError(f"{what}: expected a number, got {brief(value)} of type {type(value).__name__}")
     try:
@@ -41,7 +41,7 @@ def number(value: Any, what: str) -> float:
 
 
 def power_of_two(largest: float) -> float:
-    """The power of two that takes `largest` into [0.5, 1), or 1 where it lies there already or is 0."""
+    """Returns the power of two that takes `largest` into [0.5, 1), or 1 if it lies there already or is 0."""
     if largest == 0.0 or 0.5 <= largest <= 1.0:
         return 1.0
     _, exponent = np.frexp(largest)
@@ -51,7 +51,7 @@ def power_of_two(largest: float) -> float:
 
 
 def scaled(values: np.ndarray, what: str, notes: list[str]) -> tuple[np.ndarray, float]:
-    """The values times a power of two, so that the largest is between 0.5 and 1, and that factor."""
+    """Returns the values times a power of two, so that the largest is between 0.5 and 1, and that factor."""
     factor = power_of_two(float(np.abs(values).max(initial=0.0)))
     if factor != 1.0:
         action = f"divided by {1 / factor:.17g}" if factor < 1 else f"multiplied by {factor:.17g}"
@@ -60,13 +60,13 @@ def scaled(values: np.ndarray, what: str, notes: list[str]) -> tuple[np.ndarray,
 
 
 def are_known(values: np.ndarray) -> bool:
-    """Whether these are numbers as in training: from [0, 1) and different, also as float32."""
+    """Returns whether these are numbers as in training: from [0, 1) and different, also as float32."""
     in_range = values.min(initial=0.0) >= 0.0 and values.max(initial=0.0) < 1.0
     return bool(in_range) and len(np.unique(values.astype(np.float32))) == len(values)
 
 
 def ranked(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
-    """Evenly spaced numbers between 0 and 1 in the same order; of equal values the earlier is the smaller.
+    """Replaces numbers by evenly spaced ones between 0 and 1 in the same order; of equal values the earlier is smaller.
 
     Different values from [0, 1) stay as they are.
     """
@@ -74,7 +74,7 @@ def ranked(values: np.ndarray, what: str, notes: list[str]) -> np.ndarray:
 
 
 def ranked_keys(keys: Sequence[Any], notes: list[str]) -> np.ndarray:
-    """The same for keys of any type that Python can order."""
+    """Does the same as `ranked` for keys of any type that Python can order."""
     if all(isinstance(key, float) or (isinstance(key, int) and abs(key) < 2**53) for key in keys):
         return ranked(np.array(keys, np.float64), "keys", notes)
     return _spaced(keys, "keys", notes)
@@ -87,14 +87,14 @@ def _spaced(values: Sequence[Any], what: str, notes: list[str]) -> np.ndarray:
 
 
 def evenly_spaced(values: Sequence[Any]) -> np.ndarray:
-    """Evenly spaced numbers in the order of the values; of equal ones the earlier has the smaller."""
+    """Returns evenly spaced numbers in the order of the values; of equal ones the earlier has the smaller."""
     numbers = np.empty(len(values))
     numbers[sorted(range(len(values)), key=values.__getitem__)] = np.linspace(LOWEST_RANK, HIGHEST_RANK, len(values))
     return numbers
 
 
 def brief(value: Any, most: int = 60) -> str:
-    """A value as error messages quote it."""
+    """Formats a value as error messages quote it."""
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # Python refuses to write whole numbers of thousands of digits
@@ -103,7 +103,7 @@ def brief(value: Any, most: int = 60) -> str:
 
 
 def listed(labels: Sequence[Any], most: int = 6) -> str:
-    """Some labels with commas between, and how many are left out."""
+    """Formats some labels with commas between, and says how many are left out."""
     texts = [label if isinstance(label, str) and len(label) < 60 else brief(label) for label in labels[:most]]
     left = len(labels) - len(texts)
     return ", ".join(texts) + (f" and {left} more" if left > 0 else "")

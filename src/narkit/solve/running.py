@@ -78,7 +78,7 @@ def _prepare_one(algorithm: str, place: int, given: Any) -> Instance:
 
 
 def prepare(algorithm: str, /, *data: Any, **named: Any) -> Instance:
-    """The instance as it will be run: read, checked and in the range of the training."""
+    """Prepares the instance as it will be run: read, checked and in the range of the training."""
     problem = problem_of(algorithm)
     return problem.read(bind(problem, algorithm, data, named))
 
@@ -86,7 +86,7 @@ def prepare(algorithm: str, /, *data: Any, **named: Any) -> Instance:
 def _network(
     algorithm: str, weights: str | os.PathLike | Reasoner | None
 ) -> tuple[Reasoner, str, tuple[published.MeasuredScore, ...]]:
-    """The network, what it is called, and what it scored."""
+    """Returns the network, its name, and its recorded scores."""
     from narkit.models.network import Reasoner
 
     if isinstance(weights, Reasoner):
@@ -149,7 +149,7 @@ def _size_warnings(algorithm: str, batch: Batch, measured: tuple[published.Measu
 
 
 def predict_one(network: Reasoner, batch: Batch) -> Predictions:
-    """What the network predicts for a raw batch of one, as NumPy arrays.
+    """Predicts a raw batch of one and returns NumPy arrays.
 
     A program is compiled for a number of nodes and of steps, so the trajectory is padded; the loop over steps ends
     where the instance does.

@@ -22,7 +22,7 @@ Line = tuple[int, list[str]]
 
 
 def read_rows(path: str | os.PathLike) -> list[Line]:
-    """The lines of a CSV file that are not empty; the separator is a comma, a semicolon or a tab, else spaces.
+    """Reads the lines of a CSV file that are not empty. The separator is a comma, a semicolon or a tab, else spaces.
 
     Lines that begin with # are comments.
     """
@@ -49,7 +49,7 @@ def read_rows(path: str | os.PathLike) -> list[Line]:
 
 
 def read_edges(path: str | os.PathLike) -> list[tuple[str, str] | tuple[str, str, float]]:
-    """Edges: two labels, and a weight or none."""
+    """Reads edges: two labels, and a weight or none."""
     rows = read_rows(path)
     first = rows[0][1]
     names_nodes = len(first) == 2 and {cell.lower() for cell in first} <= HEADINGS
@@ -67,7 +67,7 @@ def read_edges(path: str | os.PathLike) -> list[tuple[str, str] | tuple[str, str
 
 
 def read_named_rows(path: str | os.PathLike, columns: Sequence[str]) -> dict[Any, tuple[float, ...]]:
-    """Rows of as many numbers as there are columns, with or without a name in front; else they are counted from 0."""
+    """Reads rows of as many numbers as there are columns, with or without a name in front; else they count from 0."""
     rows = read_rows(path)
     width = len(columns)
     expected = f"{', '.join(columns)}, if need be with a name in front"
@@ -88,7 +88,7 @@ def read_named_rows(path: str | os.PathLike, columns: Sequence[str]) -> dict[Any
 
 
 def named_rows(values: Any, columns: Sequence[str], what: str) -> tuple[tuple[Any, ...], np.ndarray]:
-    """Names and numbers (rows, columns) of a dictionary {name: numbers}, a sequence of numbers, or a CSV file."""
+    """Reads names and numbers (rows, columns) of a dictionary {name: numbers}, a sequence of numbers, or a CSV file."""
     if isinstance(values, (str, os.PathLike)):
         values = read_named_rows(values, columns)
     if not hasattr(values, "__len__"):
@@ -106,12 +106,12 @@ def named_rows(values: Any, columns: Sequence[str], what: str) -> tuple[tuple[An
 
 
 def read_numbers(path: str | os.PathLike) -> list[list[float]]:
-    """A matrix of numbers."""
+    """Reads a matrix of numbers."""
     return [[to_number(cell, f"{path}, line {place}") for cell in cells] for place, cells in read_rows(path)]
 
 
 def to_number(cell: str, where: str) -> float:
-    """The number that a word stands for; whole ones stay whole."""
+    """Returns the number that a word stands for; whole ones stay whole."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(cell)
@@ -119,5 +119,5 @@ def to_number(cell: str, where: str) -> float:
 
 
 def _are_headings(cells: Sequence[str]) -> bool:
-    """Whether words stand where numbers are expected. What only looks like a number, such as 1O, is none of them."""
+    """Returns whether words stand where numbers are expected. What only looks like a number, such as 1O, is no word."""
     return all(cell[:1].isalpha() and cell.lower() not in ("nan", "inf", "infinity") for cell in cells)

@@ -34,7 +34,7 @@ def _letters(value: Any, what: str) -> list[Any]:
 def _numbered(
     first: list[Any], second: list[Any], mergeable: tuple[set[Any], ...], notes: list[str]
 ) -> list[np.ndarray]:
-    """Both strings as numbers of letters. Each set of `mergeable` letters may become a single one."""
+    """Converts both strings to numbers of letters. Each set of `mergeable` letters may become a single one."""
     letters = list(dict.fromkeys([*second, *first]))
     numbers: dict[Any, int] = {}
     if len(letters) > ALPHABET_SIZE:
@@ -59,13 +59,13 @@ def _numbered(
 
 
 def _is_within(letters: Sequence[Any], string: list[Any]) -> bool:
-    """Whether letters occur in a string in this order."""
+    """Returns whether letters occur in a string in this order."""
     rest = iter(string)
     return all(any(letter == other for other in rest) for letter in letters)
 
 
 class Matching(Problem):
-    """Where a pattern occurs first in a text: naive_string_matcher, kmp_matcher."""
+    """The search for the first place of a pattern in a text: naive_string_matcher, kmp_matcher."""
 
     parameters: ClassVar[tuple[str, ...]] = ("text", "pattern")
 

@@ -17,7 +17,7 @@ SUM_TOLERANCE = 1e-6
 
 
 class MatrixChain(Problem):
-    """In which order to multiply matrices: matrix_chain_order.
+    """The best order in which to multiply matrices: matrix_chain_order.
 
     Matrix i has dimensions[i - 1] rows and dimensions[i] columns.
     """
@@ -50,7 +50,7 @@ class MatrixChain(Problem):
 
 
 def _product(splits: np.ndarray, i: int, j: int, dimensions: list[Any]) -> tuple[str, Any] | None:
-    """The product of the matrices i to j as text, and what it costs."""
+    """Returns the product of the matrices i to j as text, and its cost."""
     if i == j:
         return f"A{i}", 0
     split = int(splits[i, j])
@@ -110,7 +110,7 @@ class SearchTree(Problem):
 
 
 def _tree(roots: np.ndarray, i: int, j: int, instance: Instance) -> tuple[Any, float] | None:
-    """The tree of the keys i to j - 1 as nested dictionaries (None without keys), and its expected cost."""
+    """Returns the tree of the keys i to j - 1 as nested dictionaries (None without keys), and its expected cost."""
     p, q = instance.given
     if i == j:
         return None, float(q[i])

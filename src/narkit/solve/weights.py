@@ -34,7 +34,7 @@ class WeightsError(ValueError):
 
 @dataclass(frozen=True)
 class MeasuredScore:
-    """What a network scored on instances of one size: a share between 0 and 1, on validation or the official test."""
+    """A network's score on instances of one size: a share between 0 and 1, on validation or the official test."""
 
     size: int
     score: float
@@ -77,7 +77,7 @@ class PublishedWeights:
 
     @functools.cached_property
     def measured(self) -> tuple[MeasuredScore, ...]:
-        """What this very network scored, by size: its seed at the step that its rule chose."""
+        """The scores of this very network by size: of its seed at the step that its rule chose."""
         kept = self.record.get("weights")
         if not kept:
             return ()
@@ -105,7 +105,7 @@ class PublishedWeights:
         return next((entry.score for entry in self.measured if entry.size == TEST_SIZE), None)
 
     def summary(self) -> dict[str, Any]:
-        """What lists say of these weights."""
+        """Summarises these weights as lists show them."""
         expected, digest = (self.record.get("weights") or {}).get("sha256"), file_digest(self.path)
         return {
             "name": self.full_name,
@@ -129,7 +129,7 @@ class PublishedWeights:
 
 
 def folders() -> list[Path]:
-    """Where weights are looked for: the folder that NARKIT_WEIGHTS names; else a checkout's results, or the package."""
+    """Lists the folders with weights: the one that NARKIT_WEIGHTS names; else a checkout's results, or the package."""
     named = os.environ.get(VARIABLE)
     if named:
         if not Path(named).is_dir():
@@ -141,7 +141,7 @@ def folders() -> list[Path]:
 
 
 def published(algorithm: str | None = None) -> list[PublishedWeights]:
-    """All weights, or those for one algorithm, the best first."""
+    """Returns all weights, or those for one algorithm, the best first."""
     found = []
     pattern = f"{algorithm or '*'}{SUFFIX}"
     for folder in folders():
@@ -153,7 +153,7 @@ def published(algorithm: str | None = None) -> list[PublishedWeights]:
 
 
 def best(algorithm: str) -> PublishedWeights:
-    """The weights with the best score on the official test for an algorithm."""
+    """Returns the weights with the best score on the official test for an algorithm."""
     found = published(algorithm)
     if not found:
         places = ", ".join(map(str, folders()))
@@ -165,7 +165,7 @@ def best(algorithm: str) -> PublishedWeights:
 
 
 def find(name: str) -> PublishedWeights:
-    """The weights of a name: SYSTEM/ALGORITHM, of several sweeps the best, or SWEEP/SYSTEM/ALGORITHM."""
+    """Finds the weights of a name: SYSTEM/ALGORITHM, of several sweeps the best, or SWEEP/SYSTEM/ALGORITHM."""
     algorithm = name.rsplit("/", 1)[-1]
     found = published(algorithm) if "/" in name and "*" not in name else []
     for entry in found:
@@ -175,7 +175,7 @@ def find(name: str) -> PublishedWeights:
 
 
 def load(weights: str | os.PathLike) -> Reasoner:
-    """The reasoner in a file that `narkit.save` has written, or a published one: `narkit.load("team/dijkstra")`.
+    """Loads the reasoner in a file that `narkit.save` has written, or a published one: `narkit.load("team/dijkstra")`.
 
     `narkit weights` lists the names of published ones.
     """

@@ -1,4 +1,4 @@
-"""How one cell is run, from its claim to its record: the same wherever it runs."""
+"""The run of one cell, from its claim to its record: the same wherever it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from narkit.models.serialization import save
 from narkit.sweeps.cells import Cell, Claim, SweepDirectory
-from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions, kind_of
+from narkit.sweeps.executor import CellOutcome, CellProgress, Ended, SweepObserver, SweepOptions, kind_of
 from narkit.sweeps.manifest import file_digest
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.systems import main_rule
@@ -33,7 +33,7 @@ BETWEEN_STEPS = 0.5  # seconds between two reports of progress
 
 
 def budgeted(ends_at: float | None) -> AbstractContextManager[Interruption]:
-    """An interruption shortly before a budget ends, with time left for saving; the end is as `time.time` has it."""
+    """Interrupts shortly before a budget ends, with time left for saving; the end is as `time.time` has it."""
     seconds = math.inf if ends_at is None else max(0.0, ends_at - time.time())
     return interruption(max(0.9 * seconds, seconds - SPARE_SECONDS))
 
@@ -76,7 +76,7 @@ def run_cell(
         record = finish_cell(directory, cell, record, keeps_weights)
     except (Interrupted, OutOfTime) as stopped:
         claim.release()
-        return Ended(cell, How.STOPPED, str(stopped))
+        return Ended(cell, CellOutcome.STOPPED, str(stopped))
     except (CheckpointWriteError, OSError):
         claim.release()
         raise
@@ -84,10 +84,10 @@ def run_cell(
         directory.fail(cell, traceback.format_exc())
         claim.release()
         text = f"{type(error).__name__}: {error}"
-        return Ended(cell, How.FAILED, text, kind_of(text))
+        return Ended(cell, CellOutcome.FAILED, text, kind_of(text))
     claim.finish()
     predictor.learn(record)
-    return Ended(cell, How.FINISHED, took=time.monotonic() - began)
+    return Ended(cell, CellOutcome.FINISHED, took=time.monotonic() - began)
 
 
 def run_assigned(
@@ -104,10 +104,10 @@ def run_assigned(
     """
     predictor = Predictor.from_records(directory, finished)
     if options.whole_cells and (missing := missing_seconds(cell, directory, predictor, stop)) > 0:
-        return Ended(cell, How.NO_TIME, missing=missing)
+        return Ended(cell, CellOutcome.NO_TIME, missing=missing)
     claim = directory.claim(cell)
     if claim is None:
-        return Ended(cell, How.TAKEN)
+        return Ended(cell, CellOutcome.TAKEN)
     return run_cell(cell, directory, claim, options=options, stop=stop, observer=observer, predictor=predictor)
 
 
@@ -119,7 +119,7 @@ def missing_seconds(
     starts_in: float = 0.0,
     compiled: bool = False,
 ) -> float:
-    """How much longer the budget would have to be for a cell to fit into it whole; not above zero if it fits.
+    """Returns the seconds that the budget lacks for a cell to fit into it whole; not above zero if it fits.
 
     On a device of which nothing is known yet a cell is taken to fit; a budget that ends before it saves it.
     """
@@ -161,7 +161,7 @@ class _Reporter(Callback):
 
 
 def progress_of(trainer: Trainer, phase: str) -> CellProgress:
-    """Where a run stands, as plain numbers. A seed that has diverged counts neither in the loss nor in the scores."""
+    """Returns the place of a run as plain numbers. A diverged seed counts neither in the loss nor in the scores."""
     finite = np.isfinite(trainer.latest_loss)
     scores = trainer.progress.curve[-1].scores if trainer.progress.curve and finite.any() else {}
     return CellProgress(
@@ -191,7 +191,7 @@ def finish_cell(directory: SweepDirectory, cell: Cell, record: RunRecord, keep_w
 
 
 def best_seed(record: RunRecord, rule: str) -> int:
-    """The seed that validates best under a rule; of equal ones that with the lowest validation loss, then the first.
+    """Returns the seed that validates best under a rule; of equal ones the lowest validation loss wins, then the first.
 
     Never by test: the score of the best seed on the test split is not an honest one.
     """

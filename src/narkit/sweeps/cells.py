@@ -51,7 +51,7 @@ def make_cells(
     num_seeds: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> list[Cell]:
-    """The grid: system by system as given, within each the algorithms with the fewest processor steps first.
+    """Makes the grid: system by system as given, within each the algorithms with the fewest processor steps first.
 
     Systems are given as such or by name. Without a preset each is trained by its own, and without a number of seeds
     with as many as its tables stand on. `options` differ from the preset's.
@@ -80,7 +80,7 @@ def make_cells(
 
 
 class State(enum.Enum):
-    """Where a cell stands."""
+    """The state of a cell."""
 
     FINISHED = "finished"
     RUNNING = "running"  # in this or another process
@@ -136,12 +136,12 @@ class SweepDirectory:
         return False
 
     def step(self, cell: Cell) -> int:
-        """The step that an unfinished run can go on from."""
+        """Returns the step that an unfinished run can go on from."""
         names = [path.name for path in (self.run(cell) / CHECKPOINTS).glob("*")]
         return max((int(name) for name in names if name.isdigit()), default=0)
 
     def claim(self, cell: Cell) -> Claim | None:
-        """The right to work on a cell; None if another process has it, or the cell is finished.
+        """Claims the right to work on a cell; None if another process has it, or the cell is finished.
 
         The system takes it back when the process ends, however it ends.
         """
@@ -164,7 +164,7 @@ class SweepDirectory:
             return claim
 
     def failure(self, cell: Cell) -> str | None:
-        """What went wrong with a cell."""
+        """Returns what went wrong with a cell."""
         with contextlib.suppress(FileNotFoundError):
             return self._failure(cell).read_text().strip()
         return None
@@ -176,7 +176,7 @@ class SweepDirectory:
         write_with_folder(self.record(cell), record)
 
     def has_left_overs(self, cell: Cell) -> bool:
-        """Whether there is more of a cell than its record and weights."""
+        """Returns whether there is more of a cell than its record and weights."""
         return any(path.exists() for path in (self.run(cell), self._lock(cell), self._failure(cell)))
 
     def fail(self, cell: Cell, what: str) -> None:
@@ -224,7 +224,7 @@ class Claim:
         self._directory, self._cell, self._file = directory, cell, file
 
     def is_current(self) -> bool:
-        """Whether the locked file is still the one that other processes find under its name."""
+        """Returns whether the locked file is still the one that other processes find under its name."""
         try:
             return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._file.name))
         except FileNotFoundError:

@@ -40,8 +40,10 @@ class Checked:
 
 
 def record_files(folder: str | os.PathLike) -> list[Path]:
-    """The records in a folder, at any depth: all JSON files in folders that bear a system's name, and others that look
-    like records. Those of running cells and those set aside before are left out."""
+    """Lists the records in a folder, at any depth, without those of running cells and those set aside before.
+
+    These are all JSON files in folders that bear a system's name, and others that look like records.
+    """
     files = sorted(Path(folder).rglob("*.json"))
     inner = [path for path in files if not {RUNNING, SET_ASIDE} & set(path.relative_to(folder).parts)]
     known = {*PROCESSORS, *SYSTEMS}
@@ -49,7 +51,7 @@ def record_files(folder: str | os.PathLike) -> list[Path]:
 
 
 def unreadable_folders(folder: Path) -> list[str]:
-    """Folders that could not be looked into, with the reason: what lies in them is not known."""
+    """Lists the folders that could not be looked into, with the reason: what lies in them is not known."""
     found: list[str] = []
     for _ in os.walk(folder, onerror=lambda error: found.append(f"{error.filename}: {error.strerror}")):
         pass
@@ -86,7 +88,7 @@ def check_file(path: Path) -> Checked:
 
 
 def _check_digest(record: RunRecord, path: Path) -> Iterator[str]:
-    """Old records have their digest in the manifest above them; newer ones were compared with their own when read."""
+    """Checks the digest of an old record, which is in the manifest above it; newer ones were compared when read."""
     if record.format >= OLDEST_WITH_DIGEST:
         return
     manifest = manifest_over(path)

@@ -1,4 +1,4 @@
-"""What `narkit bench train` measured, as predictions of sweeps need it."""
+"""The measurements of `narkit bench train`, as predictions of sweeps need them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS = 128, 32, 5  # what costs are given for
 
 @dataclass(frozen=True)
 class Cost:
-    """Milliseconds of training: what a processor step costs anyhow and per triplet of nodes, and what a training step
-    costs beside its processor steps. Without waiting for data.
+    """Milliseconds of training: per processor step anyhow and per triplet of nodes, and per training step besides.
 
-    As measured with a width of 128 and 160 samples, which is five seeds with a batch of 32.
+    Measured without waiting for data, with a width of 128 and 160 samples, which is five seeds with a batch of 32.
     """
 
     launch: float
@@ -32,25 +31,30 @@ class Cost:
     outside: float = 0.0
 
     def milliseconds(self, processor_steps: float, num_nodes: int, samples: float, hidden_size: int) -> float:
-        """How long a training step takes."""
+        """Returns the milliseconds that a training step takes."""
         share = (samples / (NUM_SEEDS * BATCH_SIZE)) * (hidden_size / HIDDEN_SIZE)
         return self.outside + processor_steps * (self.launch + self.triplet * num_nodes**3 * share)
 
 
 @dataclass(frozen=True)
 class MeasuredCosts:
-    """Costs by system; and, where they were measured one by one, by system and algorithm: seconds of a training step at
-    a size, and under the names of phases seconds of a validation, of one pass over the test split, and bytes of the
-    largest program."""
+    """The measured costs by system; and, if they were measured one by one, by system and algorithm.
+
+    The latter are seconds of a training step at a size, and under the names of phases seconds of a validation, of one
+    pass over the test split, and bytes of the largest program.
+    """
 
     costs: Mapping[str, Cost] = field(default_factory=dict)
     training_steps: Mapping[tuple[str, str, int], float] = field(default_factory=dict)
     phases: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
     seconds_per_program: float | None = None
 
-    def of(self, config: TrainConfig, sizes: Sequence[int]) -> dict[str, float]:
-        """What was measured of this very configuration, by phase: seconds of a training step, a validation, a pass over
-        the test split, and bytes of memory. Training was measured if every size was."""
+    def by_phase(self, config: TrainConfig, sizes: Sequence[int]) -> dict[str, float]:
+        """Returns the measurements of this very configuration by phase; empty if there are none.
+
+        They are seconds of a training step, a validation, a pass over the test split, and bytes of memory. Training was
+        measured if every size was.
+        """
         if (config.hidden_size, config.batch_size, len(config.seeds)) != (HIDDEN_SIZE, BATCH_SIZE, NUM_SEEDS):
             return {}
         place = (config.processor, config.algorithms[0])
@@ -75,7 +79,7 @@ def measured_costs(device: str | None) -> MeasuredCosts:
 
 
 def bench_records(*paths: Path) -> Iterator[BenchRecord]:
-    """The records of `narkit bench train` among some files; others are passed over."""
+    """Reads the records of `narkit bench train` among some files; others are passed over."""
     for path in paths:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             yield BenchRecord.from_json(path.read_text())
@@ -100,7 +104,7 @@ def _read(record: BenchRecord) -> MeasuredCosts:
 
 
 def _device_ms(cell: Measurement) -> float:
-    """The time of a training step without waiting for data: short measurements wait more than whole runs do."""
+    """Returns the time of a training step without waiting for data: short measurements wait more than whole runs do."""
     return cell.step_ms * (1 - cell.waiting_share)
 
 
@@ -121,7 +125,7 @@ def _fitted(cells: Sequence[Measurement]) -> dict[str, Cost]:
 
 
 def _line(triplets: np.ndarray, milliseconds: np.ndarray) -> tuple[float, float]:
-    """Intercept and slope of the best line, neither below zero."""
+    """Fits the intercept and the slope of the best line, neither below zero."""
     if len(set(triplets)) < 2:
         return float(milliseconds.mean()), 0.0
     intercept, slope = nnls(np.stack([np.ones_like(triplets), triplets], axis=1), milliseconds)[0].tolist()

@@ -1,4 +1,4 @@
-"""What an executor is: the part of a sweep that runs cells somewhere.
+"""The executor: the part of a sweep that runs cells somewhere.
 
 `narkit.sweeps.sweep` decides which cell is next, what happens after a failure and when it is over, and knows nothing of
 processes or machines. An executor knows nothing of the grid. It has to
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """How to run the cells; none of it changes what a record says."""
+    """The options of running the cells; none of them changes what a record says."""
 
     budget: float | None = None  # seconds
     whole_cells: bool = False  # start no cell that is predicted not to fit into the budget
@@ -54,7 +54,7 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class CellProgress:
-    """Where a cell stands within its run. Loss and scores are means over the seeds with a finite loss."""
+    """The place of a cell within its run. Loss and scores are means over the seeds with a finite loss."""
 
     phase: str  # "compiling", "training" or "testing"
     step: int
@@ -64,32 +64,32 @@ class CellProgress:
 
 
 class SweepObserver:
-    """Is told how a sweep goes, in the process of the sweep; every method may stay as it is."""
+    """An observer that is told how a sweep goes, in the process of the sweep; every method may stay as it is."""
 
     def cell_begins(self, cell: Cell, step: int, predicted: float | None) -> None:
-        """A cell is about to run, from this step on, for about so many seconds."""
+        """Is called when a cell is about to run, from this step on, for about so many seconds."""
 
     def cell_progress(self, cell: Cell, progress: CellProgress) -> None:
-        """A cell has come to another phase or a validation, or some time has passed."""
+        """Is called when a cell has come to another phase or a validation, or some time has passed."""
 
     def cell_finished(self, cell: Cell, record: RunRecord, took: float) -> None:
-        """Its record has been written."""
+        """Is called when the record of a cell has been written."""
 
     def cell_failed(self, cell: Cell, error: str) -> None:
-        """It is marked as failed; the sweep goes on."""
+        """Is called when a cell is marked as failed; the sweep goes on."""
 
     def cell_stopped(self, cell: Cell, message: str) -> None:
-        """A signal or the end of the budget has stopped it; everything is saved."""
+        """Is called when a signal or the end of the budget has stopped a cell; everything is saved."""
 
     def cell_not_started(self, cell: Cell, missing: float) -> None:
-        """With whole cells only: the budget is predicted to be so many seconds too short for it."""
+        """Is called, with whole cells only, when the budget is predicted to be so many seconds too short for a cell."""
 
     def remark(self, text: str) -> None:
-        """Something else that a person may want to know, such as that a cell is tried again."""
+        """Is called with other news that a person may want to know, such as that a cell is tried again."""
 
 
 class Failure(enum.Enum):
-    """Why a cell has failed: whether another try may go better, and under which conditions."""
+    """The kind of a failure: it says whether another try may go better, and under which conditions."""
 
     MEMORY = "ran out of memory"
     DEVICE = "lost the device"  # its process cannot use it again; with MPS those beside it cannot either
@@ -97,14 +97,14 @@ class Failure(enum.Enum):
 
 
 def kind_of(error: str) -> Failure:
-    """The kind of a failure, from a traceback or a message."""
+    """Tells the kind of a failure from a traceback or a message."""
     if "RESOURCE_EXHAUSTED" in error or "MemoryError" in error:  # of the device, of the machine
         return Failure.MEMORY
     return Failure.DEVICE if "CUDA_ERROR" in error else Failure.OTHER
 
 
-class How(enum.Enum):
-    """How a cell that was handed to an executor ended."""
+class CellOutcome(enum.Enum):
+    """The way in which a cell that was handed to an executor ended."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -119,7 +119,7 @@ class Ended:
     """The end of a cell, or why it was not begun."""
 
     cell: Cell
-    how: How
+    how: CellOutcome
     error: str = ""  # or why it stopped; empty if there is nothing to tell of that
     kind: Failure = Failure.OTHER
     missing: float = 0.0  # seconds of the budget, if there was no time
@@ -136,7 +136,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Context:
-    """What an executor needs to know of its sweep."""
+    """The part of a sweep that an executor needs to know."""
 
     cells: Sequence[Cell]  # all of the sweep
     directory: SweepDirectory
@@ -159,11 +159,11 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def has_room(self) -> bool:
-        """Whether another cell can be started now."""
+        """Returns whether another cell can be started now."""
 
     @abc.abstractmethod
     def start(self, task: Task) -> Ended | None:
-        """Takes a cell. None if it did; else why it did not: `TAKEN` or `NO_TIME`."""
+        """Takes a cell. Returns None if it did; else why it did not: `TAKEN` or `NO_TIME`."""
 
     @abc.abstractmethod
     def wait(self) -> list[Ended]:

@@ -49,16 +49,16 @@ class Manifest:
         return path
 
     def digest_of(self, path: Path) -> str | None:
-        """The digest of a record that lies below the folder; None if it is not named."""
+        """Returns the digest of a record that lies below the folder; None if it is not named."""
         return self.digests.get(path.resolve().relative_to(self.folder.resolve()).as_posix())
 
     def missing(self) -> list[Path]:
-        """Records that are named and are not there."""
+        """Lists the records that are named and are not there."""
         return [self.folder / name for name in self.digests if not (self.folder / name).is_file()]
 
 
 def manifest_over(path: Path) -> Manifest | None:
-    """The nearest manifest in the folder of a record or in one above it; None if there is none."""
+    """Finds the nearest manifest in the folder of a record or in one above it; None if there is none."""
     for folder in path.resolve().parents:
         if (folder / NAME).is_file():
             return Manifest.read(folder)
@@ -70,7 +70,7 @@ def file_digest(path: Path) -> str:
 
 
 def make_manifest(folder: Path, files: list[Path]) -> Manifest:
-    """A manifest of the old ones among these records. What an earlier one says stays: an edited record is refused."""
+    """Makes a manifest of the old ones among these records. Its earlier entries stay: an edited record is refused."""
     made = Manifest.read(folder) if (folder / NAME).is_file() else Manifest(folder, {})
     for path in files:
         if not is_old(path):
@@ -85,7 +85,7 @@ def make_manifest(folder: Path, files: list[Path]) -> Manifest:
 
 
 def is_old(path: Path) -> bool:
-    """Whether a file is a record of a format without a digest of its own."""
+    """Returns whether a file is a record of a format without a digest of its own."""
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""How much memory of the device a cell needs, where it was not measured."""
+"""Predictions of the device memory that a cell needs, if it was not measured."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ ROWS_FOR_THE_LONGEST = 1.25  # rows of hints that a run has room for, in those o
 
 
 def predicted_memory(config: TrainConfig, backend: str) -> int:
-    """Bytes that a run needs on the device, roughly: its largest program, and the parameters with their optimiser and
-    one copy for every rule."""
+    """Predicts roughly the bytes that a run needs on the device.
+
+    These are its largest program, and the parameters with their optimiser and one copy for every rule.
+    """
     name, seeds, hidden = config.algorithms[0], len(config.seeds), config.hidden_size
     per_sample = _by_kernels if backend == "gpu" else _by_arrays
     largest = max(config.batch_size * per_sample(config, size) for size in training_sizes(config))
@@ -37,8 +39,11 @@ def predicted_memory(config: TrainConfig, backend: str) -> int:
 
 
 def _by_arrays(config: TrainConfig, size: int) -> float:
-    """Bytes of a training step per sample. For each processor step the gradient needs about 16 arrays as large as the
-    node features and 4 numbers per edge; on top come a few arrays of edge features."""
+    """Predicts the bytes of a training step per sample without fused kernels.
+
+    For each processor step the gradient needs about 16 arrays as large as the node features and 4 numbers per edge; on
+    top come a few arrays of edge features.
+    """
     name, hidden = config.algorithms[0], config.hidden_size
     nodes = ALGORITHMS[name].nodes_of_size(size)
     kept = processor_steps(name, size) * (16 * nodes * hidden + 4 * nodes**2)
@@ -46,7 +51,7 @@ def _by_arrays(config: TrainConfig, size: int) -> float:
 
 
 def _by_kernels(config: TrainConfig, size: int) -> float:
-    """The same with fused kernels, by what programs with them were measured to need.
+    """Predicts the same with fused kernels, from the measured bytes of programs with them.
 
     Only decoders of edges and pointers read the triplets of Triplet-GMPNN; runs whose hints have neither take about
     half.
@@ -64,7 +69,7 @@ def _by_kernels(config: TrainConfig, size: int) -> float:
 
 @functools.cache
 def measured_bytes() -> list[float] | None:
-    """Bytes for each of `_terms`, fitted to the programs of the measurements that ship; None if there are none."""
+    """Fits the bytes for each of `_terms` to the programs of the measurements that ship; None if there are none."""
     for record in bench_records(*SHIPPED):
         cells = [cell for cell in record.cells if cell.implementation == NARKIT and cell.program_bytes]
         if record.backend == "gpu" and cells:
@@ -75,7 +80,7 @@ def measured_bytes() -> list[float] | None:
 
 
 def _terms(algorithm: str, size: int, hidden_size: int) -> tuple[float, ...]:
-    """What the bytes of a program with fused kernels are proportional to, per sample.
+    """Returns the quantities, per sample, that the bytes of a program with fused kernels are proportional to.
 
     For every processor step that there is room for these are features of nodes, features of edges (factors of weight
     gradients) and numbers per triplet (the attention's record); and features besides.

@@ -1,4 +1,4 @@
-"""What a cell of a sweep will cost, predicted from processor steps, and the better the more cells have been run.
+"""Predicted costs of a sweep's cells, from processor steps; the more cells have been run, the better they get.
 
 The numbers are measured ones: of this device, where the measurements that ship with narkit are of it, else of the cells
 that have been finished on it. Before the first of them nothing is predicted; how costs grow with nodes and steps is
@@ -35,7 +35,7 @@ FORWARD = 1 / 3  # the share of a training step that a prediction costs: a backw
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a cell needs, in seconds and bytes."""
+    """The predicted needs of a cell, in seconds and bytes."""
 
     compiling: float
     training: float
@@ -72,8 +72,10 @@ class Predictor:
 
     @classmethod
     def from_records(cls, directory: SweepDirectory, cells: Sequence[Cell]) -> Predictor:
-        """Predicts for this machine, corrected by the cells that are finished in a folder, if this very code ran them:
-        others say how long older kernels took."""
+        """Predicts for this machine, corrected by the finished cells of a folder that this very code ran.
+
+        Others say how long older kernels took.
+        """
         predictor = cls.of_device(machine.device_name(), "cpu" if jax.default_backend() == "cpu" else "gpu")
         commit = machine.commit()
         for path in filter(Path.exists, map(directory.record, cells)):
@@ -86,19 +88,21 @@ class Predictor:
         return predictor
 
     def source(self, system: str) -> str:
-        """Where a processor's cost of a step comes from."""
+        """Says where a processor's cost of a step comes from."""
         if not self.measured.costs:
             return "finished cells" if self.is_known else "not measured on this device"
         return str(BENCHMARK_FILE) if system in self.measured.costs else f"those of {STAND_IN}: {BENCHMARK_FILE}"
 
     @property
     def is_known(self) -> bool:
-        """Whether seconds can be predicted on this device."""
+        """True if seconds can be predicted on this device."""
         return bool(self.measured.costs) or any("training" in ratios for _, ratios in self.learned)
 
     def learn(self, record: RunRecord) -> None:
-        """Takes into account how long a finished cell took, if it ran on a machine like this: over what was guessed,
-        since what was measured needs no correction."""
+        """Takes into account how long a finished cell took, if it ran on a machine like this.
+
+        Only what was guessed is corrected: what was measured needs no correction.
+        """
         if record.device != self.device or record.steps < record.config.steps:
             return
         timings, plain = record.timings, self._plain(record.config)
@@ -113,7 +117,7 @@ class Predictor:
             self.learned.append((record.config.processor, ratios))
 
     def predict(self, cell: Cell, step: int = 0) -> Prediction:
-        """What is left of a cell that goes on from a step."""
+        """Predicts the rest of a cell that goes on from a step."""
         plain = self._plain(cell.config)
         share = 1 - step / cell.config.steps
         factor = {
@@ -131,15 +135,15 @@ class Predictor:
         )
 
     def _factor(self, system: str, phase: str) -> float:
-        """How much longer things take than said: the middle of the last cells of the system, else of all."""
+        """Returns how much longer things take than predicted: the median of the system's last cells, else of all."""
         known = [(name, ratios[phase]) for name, ratios in self.learned if phase in ratios]
         found = [ratio for name, ratio in known if name == system] or [ratio for _, ratio in known]
         return statistics.median(found[-7:]) if found else 1.0
 
     def _plain(self, config: TrainConfig) -> Prediction:
-        """The prediction before it is corrected by what was learned."""
+        """Predicts without the corrections that were learned."""
         name, sizes = config.algorithms[0], training_sizes(config)
-        known = self.measured.of(config, sizes)
+        known = self.measured.by_phase(config, sizes)
         step = known.get("training") or statistics.mean(self._seconds(config, s, config.batch_size) for s in sizes)
         validation = known.get("validating") or sum(self._validation(config, each) for each in config.validations)
         parts = SPLITS["test"].num_samples * ALGORITHMS[name].multiplier / TEST_PART
@@ -163,7 +167,7 @@ class Predictor:
         return -(-count // part) * self._seconds(config, validation.size, part, FORWARD)
 
     def _seconds(self, config: TrainConfig, size: int, samples: int, share: float = 1.0) -> float:
-        """How long one batch with so many samples per seed takes."""
+        """Predicts the seconds that one batch with so many samples per seed takes."""
         name = config.algorithms[0]
         cost = self.costs.get(config.processor) or self.costs[STAND_IN]
         nodes = ALGORITHMS[name].nodes_of_size(size)

@@ -1,4 +1,4 @@
-"""Published weights scored again: whether a record's test score is what its network reaches on the official test."""
+"""Published weights scored again, to see that a network reaches its record's test score on the official test."""
 
 from __future__ import annotations
 

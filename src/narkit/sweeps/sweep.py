@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from narkit.sweeps.cell_run import budgeted
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, SweepObserver, SweepOptions, Task
+from narkit.sweeps.executor import CellOutcome, Context, Ended, Executor, Failure, SweepObserver, SweepOptions, Task
 from narkit.sweeps.lengths import mean_training_steps
 from narkit.training.interruption import Interruption
 from narkit.training.record import RunRecord
@@ -23,7 +23,7 @@ MOST_TRIES = 3  # of a cell that lost the device
 
 @dataclass
 class Outcome:
-    """How a sweep ended."""
+    """The outcome of a sweep."""
 
     finished: list[Cell] = field(default_factory=list)  # by this sweep
     failed: list[Cell] = field(default_factory=list)
@@ -141,7 +141,7 @@ class _Sweep:
             self._forget(cell)
             self.running[cell.name] = task
             self.tries[cell.name] = self.tries.get(cell.name, 0) + 1
-        elif refused.how is How.NO_TIME:
+        elif refused.how is CellOutcome.NO_TIME:
             self.no_time[cell.name] = refused
 
     def _forget(self, cell: Cell) -> None:
@@ -151,29 +151,29 @@ class _Sweep:
     def _see_to(self, ended: Ended) -> None:
         cell, task = ended.cell, self.running.pop(ended.cell.name)
         self._tell(ended)
-        if ended.how is How.FINISHED:
+        if ended.how is CellOutcome.FINISHED:
             self.outcome.finished.append(cell)
-        elif ended.how is How.FAILED:
+        elif ended.how is CellOutcome.FAILED:
             self._after_failure(task, ended.kind)
-        elif ended.how is How.NO_TIME:
+        elif ended.how is CellOutcome.NO_TIME:
             self.no_time[cell.name] = ended
-        elif ended.how is How.CANNOT_GO_ON:
+        elif ended.how is CellOutcome.CANNOT_GO_ON:
             self.outcome.cannot_go_on = True
 
     def _tell(self, ended: Ended) -> None:
         cell, observer = ended.cell, self.observer
-        if ended.how is How.FINISHED:
+        if ended.how is CellOutcome.FINISHED:
             try:
                 record = RunRecord.load(self.directory.record(cell))
             except RunDirectoryError as error:  # another process may have moved it; `narkit records check` looks closer
                 observer.remark(f"{cell.name} is finished, but its record cannot be read: {error}")
             else:
                 observer.cell_finished(cell, record, ended.took)
-        elif ended.how is How.FAILED:
+        elif ended.how is CellOutcome.FAILED:
             observer.cell_failed(cell, ended.error)
-        elif ended.how is How.STOPPED and ended.error:
+        elif ended.how is CellOutcome.STOPPED and ended.error:
             observer.cell_stopped(cell, ended.error)
-        elif ended.how is How.CANNOT_GO_ON:
+        elif ended.how is CellOutcome.CANNOT_GO_ON:
             observer.remark(f"Error: {ended.error}")
 
     def _after_failure(self, task: Task, kind: Failure) -> None:

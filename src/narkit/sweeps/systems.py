@@ -1,4 +1,4 @@
-"""Systems: what is trained, and how it is called in tables.
+"""Systems: configurations of training, and their names in tables.
 
 A system is data. The paper's are registered here; a configured variant, or a processor from a package of one's own, is
 one more value, and everything that takes systems (sweeps, records, tables, figures, the page) takes it like the
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class System:
-    """What is trained and how it is called in tables.
+    """A configuration of training and its name in tables.
 
     - `name`: a plain word; its records lie in a folder of this name.
     - `title`: its name in print.
@@ -67,13 +67,13 @@ class System:
 
     @property
     def num_seeds(self) -> int:
-        """How many seeds its tables stand on."""
+        """The number of seeds that its tables stand on."""
         from narkit.training.presets import number_of_seeds
 
         return number_of_seeds(self.preset) if self.seeds is None else self.seeds
 
     def config(self, algorithm: str, **options: Any) -> TrainConfig:
-        """The configuration that trains it on an algorithm; options may differ from the preset's."""
+        """Returns the configuration that trains it on an algorithm; options may differ from the preset's."""
         from narkit.training.presets import preset, seeds_of
 
         own: dict[str, Any] = {
@@ -85,7 +85,7 @@ class System:
         return preset(self.preset, **{**self.settings, **options, **own})
 
     def under(self, preset: str | None) -> System:
-        """The same system trained by another preset, with that preset's number of seeds.
+        """Returns the same system trained by another preset, with that preset's number of seeds.
 
         Where the other preset averages no weights, a rule for averaged ones becomes the same rule for raw ones.
         """
@@ -99,7 +99,7 @@ class System:
         return dataclasses.replace(self, preset=preset, rule=rule, seeds=None)
 
     def why_not(self, record: RunRecord, free: Collection[str] = ()) -> str | None:
-        """Why a record may not stand for this system in tables; None if it may.
+        """Says why a record may not stand for this system in tables; None if it may.
 
         It must be of one algorithm and have the system's configuration to the last option, but for those in `free`.
         """
@@ -178,7 +178,7 @@ SYSTEMS = Systems(
 
 
 def find_system(name: str, preset: str | None = None) -> System:
-    """A registered system, or a processor by its name as a system of its own; `preset` replaces the system's."""
+    """Finds a registered system, or takes a processor's name as a system of its own; `preset` replaces the system's."""
     from narkit.models.processors import PROCESSORS
 
     if name in SYSTEMS:
@@ -189,12 +189,12 @@ def find_system(name: str, preset: str | None = None) -> System:
 
 
 def sharing(training: str, systems: Iterable[System] | None = None) -> list[System]:
-    """The systems whose records are those of one training, in the order of columns."""
+    """Returns the systems whose records are those of one training, in the order of columns."""
     return [system for system in (SYSTEMS.values() if systems is None else systems) if system.training == training]
 
 
 def trainings(systems: Iterable[System]) -> Iterator[System]:
-    """One system for every training, in the order of columns."""
+    """Returns one system for every training, in the order of columns."""
     first: dict[str, System] = {}
     for system in systems:
         first.setdefault(system.training, system)
@@ -202,7 +202,7 @@ def trainings(systems: Iterable[System]) -> Iterator[System]:
 
 
 def main_rule(config: TrainConfig, system: System | None = None) -> str:
-    """The rule that stands for a run where only one can: that of the last system of its training.
+    """Returns the rule that stands for a run where only one can: that of the last system of its training.
 
     Without a system it is that of the averaged weights on the last validation set that selects, where weights are
     averaged; else that of the system with the processor's name; else the first.

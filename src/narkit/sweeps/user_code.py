@@ -26,7 +26,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class UserCode:
-    """What another process has to do before it can run some cells: where modules are found, and which to import.
+    """The imports that another process needs before it can run some cells: where modules are found, and their names.
 
     A processor that is registered by another module than its own is registered by its class.
     """
@@ -37,7 +37,7 @@ class UserCode:
 
     @classmethod
     def of(cls, cells: Sequence[Cell]) -> UserCode:
-        """The code that cells need beyond narkit's own."""
+        """Collects the code that cells need beyond narkit's own."""
         from narkit.algorithms import ALGORITHMS
         from narkit.models.processors import PROCESSORS
 
@@ -75,7 +75,7 @@ def _unwrapped(factory: Any) -> Callable[..., Any]:
 
 
 def _module_of(thing: Any, what: str) -> str | None:
-    """The module of a user's class or function; None for narkit's own."""
+    """Returns the module of a user's class or function; None for narkit's own."""
     module = getattr(thing, "__module__", None) or "__main__"
     if module == "narkit" or module.startswith("narkit."):
         return None

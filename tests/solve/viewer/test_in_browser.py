@@ -10,7 +10,7 @@ import pytest
 
 import narkit
 from narkit.data.execution import random_run
-from narkit.solve.viewer import Run, View, page
+from narkit.solve.viewer import View, ViewedRun, page
 
 from .chromium import Chromium
 
@@ -30,7 +30,7 @@ KINDS = {
 }
 
 
-def run_with_errors(name: str, size: int = 6) -> Run:
+def run_with_errors(name: str, size: int = 6) -> ViewedRun:
     """A run whose network goes wrong at a known step: from the third on, its numbers and pointers are off."""
     truth = random_run(name, size=size, seed=1, density=0.8)
     rng = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def run_with_errors(name: str, size: int = 6) -> Run:
         hints[hint] = predicted
     outputs = {output: values[0] for output, values in truth.outputs.items()}
     attention = rng.dirichlet(np.ones(truth.num_nodes), (max(1, int(truth.lengths[0]) - 1), *2 * (truth.num_nodes,)))
-    return Run(truth, hints, outputs, network="team/test", attention=attention)
+    return ViewedRun(truth, hints, outputs, network="team/test", attention=attention)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
         yield started
 
 
-def opened(browser: Chromium, run: Run, folder: Path, width: int = 1400, scheme: str = "light") -> Run:
+def opened(browser: Chromium, run: ViewedRun, folder: Path, width: int = 1400, scheme: str = "light") -> ViewedRun:
     file = folder / "run.html"
     file.write_text(page(run), encoding="utf-8")
     browser.look(width, 1000, scheme)

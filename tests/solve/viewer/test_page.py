@@ -15,18 +15,18 @@ from narkit.data.execution import random_run
 from narkit.errors import BatchError
 from narkit.report.drawings import drawing_kind, signs
 from narkit.report.layout import place
-from narkit.solve.viewer import Run, View, page
+from narkit.solve.viewer import View, ViewedRun, page
 from narkit.solve.viewer.attention import packed
 from narkit.solve.viewer.document import describe
 from narkit.spec import Kind, Stage, stage_of
 
 
-def run_with_itself(name: str, size: int = 6, **options: object) -> Run:
+def run_with_itself(name: str, size: int = 6, **options: object) -> ViewedRun:
     """A run of a network that is always right."""
     truth = random_run(name, size=size, seed=1, density=0.7)
     hints = {hint: values[1:, 0] for hint, values in truth.hints.items()}
     outputs = {output: values[0] for output, values in truth.outputs.items()}
-    return Run(truth, hints, outputs, network="itself", **options)  # type: ignore[arg-type]
+    return ViewedRun(truth, hints, outputs, network="itself", **options)  # type: ignore[arg-type]
 
 
 def data_of(html: str) -> dict:
@@ -80,7 +80,7 @@ def test_differences_are_found_where_they_are() -> None:
     hints["d"][1, 3] += 0.3
     hints["d"][0, 2] += 0.2  # within the tolerance
     outputs["pi"][4] = (outputs["pi"][4] + 1) % 6
-    known = describe(Run(run.truth, hints, outputs, network="wrong"))
+    known = describe(ViewedRun(run.truth, hints, outputs, network="wrong"))
     assert known["firstError"] == {"step": 2, "probe": "d"}
     wrong = {probe["name"]: probe["wrong"] for probe in known["probes"]}
     assert wrong["d"] == [[], [], [3], *[[]] * (run.num_steps - 3)]
@@ -91,11 +91,11 @@ def test_what_does_not_count_is_never_wrong() -> None:
     run = run_with_itself("bridges")
     assert run.hints is not None
     hints = {**run.hints, "is_bridge_h": np.where(run.hints["is_bridge_h"] == -1, 1, run.hints["is_bridge_h"])}
-    assert describe(Run(run.truth, hints, run.outputs))["firstError"] is None
+    assert describe(ViewedRun(run.truth, hints, run.outputs))["firstError"] is None
 
 
 def test_a_page_without_a_network_shows_the_textbook() -> None:
-    known = describe(Run(random_run("bfs", size=5, seed=1, density=0.7)))
+    known = describe(ViewedRun(random_run("bfs", size=5, seed=1, density=0.7)))
     assert known["network"] is None
     assert all(probe["network"] is None and probe["wrong"] is None for probe in known["probes"])
 
@@ -111,9 +111,9 @@ def test_labels_cannot_break_out_of_the_page() -> None:
 def test_a_run_is_checked() -> None:
     truth = random_run("bfs", size=5, seed=1, density=0.7)
     with pytest.raises(BatchError, match="expected a raw batch of one run"):
-        Run(narkit.transform(truth))
+        ViewedRun(narkit.transform(truth))
     with pytest.raises(BatchError, match="expected 5 labels, one per node, got 2"):
-        Run(truth, labels=["a", "b"])
+        ViewedRun(truth, labels=["a", "b"])
 
 
 def test_a_view_is_shown_and_saved(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_page_of_sixteen_nodes_is_small() -> None:
     hints = {hint: values[1:, 0] for hint, values in truth.hints.items()}
     outputs = {output: values[0] for output, values in truth.outputs.items()}
     assert steps == 120
-    assert len(page(Run(truth, hints, outputs, attention=noise)).encode()) < 2_000_000
+    assert len(page(ViewedRun(truth, hints, outputs, attention=noise)).encode()) < 2_000_000
 
 
 def test_a_path_is_drawn_without_crossings() -> None:

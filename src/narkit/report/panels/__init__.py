@@ -37,7 +37,7 @@ class Moment:
 
     @property
     def drawing(self) -> dict[str, Any]:
-        """What is drawn apart from hints, and where."""
+        """The parts of the drawing apart from hints, and their places."""
         inputs = {name: values[0] for name, values in self.batch.inputs.items()}
         return drawing(ALGORITHMS[self.batch.algorithm], inputs)
 
@@ -45,7 +45,7 @@ class Moment:
         return self.batch.spec[name]
 
     def signs(self, *shapes: str) -> dict[str, Sign]:
-        """The hints that are drawn by one of these signs; those that are switched off at first are left out."""
+        """Returns the hints that are drawn by one of these signs; those that are switched off at first are left out."""
         found = signs(ALGORITHMS[self.batch.algorithm])
         return {
             name: sign
@@ -54,22 +54,22 @@ class Moment:
         }
 
     def values(self, name: str, back: int = 0) -> np.ndarray:
-        """The values of a hint, classes as their numbers."""
+        """Returns the values of a hint, classes as their numbers."""
         values = self.batch.hints[name][max(0, self.step - back), 0]
         if self.probe(name).kind is Kind.CATEGORICAL:
             return np.where((values == 1).any(-1), values.argmax(-1), -1)
         return values
 
     def node(self, name: str) -> int:
-        """The node that a one-hot mask names."""
+        """Returns the node that a one-hot mask names."""
         return int(self.values(name).argmax())
 
     def changed(self, name: str) -> np.ndarray:
-        """Which values have changed since the step before."""
+        """Marks the values that have changed since the step before."""
         return self.values(name) != self.values(name, back=1)
 
     def tags(self) -> dict[int, list[tuple[str, Sign]]]:
-        """One-hot masks by the node that they name."""
+        """Groups one-hot masks by the node that they name."""
         found: dict[int, list[tuple[str, Sign]]] = {}
         for name, sign in self.signs("tag").items():
             if (self.values(name) == 1).any():
@@ -77,12 +77,12 @@ class Moment:
         return found
 
     def deepest_tags(self) -> int:
-        """The most one-hot masks that name one node at any step."""
+        """Returns the largest number of one-hot masks that name one node at any step."""
         moments = [Moment(self.batch, step) for step in range(int(self.batch.lengths[0]))]
         return max((len(tags) for moment in moments for tags in moment.tags().values()), default=0)
 
     def facts(self) -> list[str]:
-        """The hints of the whole instance in words, phases on a line of their own, numbers and flags on another."""
+        """Returns the hints of the whole instance in words: a line for each phase, one for all numbers and flags."""
         phases, others = [], []
         for name in self.signs("caption"):
             value = self.values(name)
@@ -96,7 +96,7 @@ class Moment:
 
 
 def number(value: float) -> str:
-    """A number as panels write it: short, without zeros that say nothing."""
+    """Formats a number as panels write it: short, without zeros that say nothing."""
     if float(value).is_integer() and abs(value) < 1e6:
         return str(int(value))
     return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) >= 0.01 else f"{value:.1g}"

@@ -52,7 +52,7 @@ def _draw_edges(axis: Axes, moment: Moment, positions: np.ndarray, is_edge: np.n
 
 
 def _free_place(a: np.ndarray, b: np.ndarray, bend: float, taken: list[np.ndarray]) -> np.ndarray:
-    """A place along an edge that is far from all that is written already."""
+    """Finds a place along an edge that is far from all that is written already."""
     across = np.array([b[1] - a[1], a[0] - b[0]]) * bend
     places = [a + (b - a) * share + across * 2 * share * (1 - share) for share in (0.5, 0.42, 0.58, 0.34, 0.66)]
     return max(places, key=lambda at: min(0.12, min(float(np.hypot(*(at - other))) for other in taken)))
@@ -78,7 +78,7 @@ def _arrow(
 
 
 def _write_beside(axis: Axes, moment: Moment, node: int, x: float, y: float) -> None:
-    """Tags above the node, numbers below it."""
+    """Writes tags above the node and numbers below it."""
     tags = moment.tags().get(node, [])
     widths = [10 + 4.6 * len(name) for name, _ in tags]  # in points, roughly
     for place_of, (name, sign) in enumerate(tags):

@@ -29,7 +29,7 @@ class LegendSign:
 
 
 def legend_entries(batch: Batch, as_table: bool = False) -> list[tuple[LegendSign, str]]:
-    """All signs that the panels of a run use, with what they mean."""
+    """Returns all signs that the panels of a run use, with what they mean."""
     entry = ALGORITHMS[batch.algorithm]
     found = [
         (_sample(sign, entry.spec[name], as_table), textwrap.fill(f"{name}: {entry.spec[name].meaning}", WIDTH))

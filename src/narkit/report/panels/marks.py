@@ -12,7 +12,7 @@ from narkit.spec import Kind
 
 
 def draw_node(axis: Axes, moment: Moment, node: int, x: float, y: float, area: float, fontsize: float) -> None:
-    """A node as a circle with its number: filled and ringed by masks, doubled for the source, outlined if changed."""
+    """Draws a node as a circle with its number: filled and ringed by masks, doubled if source, outlined if changed."""
     fill, ink = "white", INK
     for name in moment.signs("fill"):
         value = moment.values(name)[node]
@@ -35,7 +35,7 @@ def draw_node(axis: Axes, moment: Moment, node: int, x: float, y: float, area: f
 
 
 def draw_tag(axis: Axes, moment: Moment, name: str, sign: Sign, at: Place, offset: Place = (0.0, 0.0)) -> None:
-    """The name of a one-hot mask on its colour, so many points away from a place; outlined if the mask has moved."""
+    """Draws the name of a one-hot mask on its colour, so many points off a place; outlined if the mask has moved."""
     edge = {"edgecolor": CHANGED, "linewidth": 1.6} if moment.changed(name).any() else {"edgecolor": "none"}
     axis.annotate(
         name, at, xytext=offset, textcoords="offset points", fontsize=7, color="white", **CENTRE,
@@ -44,7 +44,7 @@ def draw_tag(axis: Axes, moment: Moment, name: str, sign: Sign, at: Place, offse
 
 
 def draw_numbers(axis: Axes, moment: Moment, node: int, at: Place, below: bool = True) -> None:
-    """The numbers of a node below or above it, in bold where they have changed."""
+    """Draws the numbers of a node below or above it, in bold where they have changed."""
     box = {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
     for line, name in enumerate(moment.signs("value")):
         distance = 16 + 9 * line
@@ -56,7 +56,7 @@ def draw_numbers(axis: Axes, moment: Moment, node: int, at: Place, below: bool =
 
 
 def draw_square(axis: Axes, x: float, y: float, face: str, edge: str, *, outlined: bool = False) -> None:
-    """A square of size 1 around a place, outlined if what stands in it has changed."""
+    """Draws a square of size 1 around a place, outlined if what stands in it has changed."""
     axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor=edge, linewidth=1.0, zorder=1))
     if outlined:
         inset = Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, fill=False, edgecolor=CHANGED, linewidth=1.8, zorder=2)

@@ -39,7 +39,7 @@ def draw_points_panel(axis: Axes, moment: Moment) -> None:
 
 
 def _draw_hull(axis: Axes, moment: Moment, x: np.ndarray, y: np.ndarray) -> None:
-    """The corners in the order in which they were found."""
+    """Draws the corners in the order in which they were found."""
     if "in_hull_h" not in moment.batch.hints or "stack_prev" in moment.batch.hints:
         return
     marks = moment.batch.hints["in_hull_h"][: moment.step + 1, 0]

@@ -13,7 +13,7 @@ BAR = "#a9bdd8"
 
 
 def draw_array_panel(axis: Axes, moment: Moment) -> None:
-    """Bars in the order in which the array stands, the names of pointers below them, parts as brackets."""
+    """Draws bars in the order in which the array stands, the names of pointers below them, parts as brackets."""
     described = moment.drawing
     heights = np.array(described["heights"])
     nodes = _order(moment)
@@ -52,7 +52,7 @@ def draw_array_panel(axis: Axes, moment: Moment) -> None:
 
 
 def _order(moment: Moment) -> list[int]:
-    """The nodes as they stand in the array."""
+    """Returns the nodes as they stand in the array."""
     orders = list(moment.signs("order"))
     given = list(range(moment.num_nodes))
     if not orders:
@@ -82,7 +82,7 @@ def _arcs(axis: Axes, pointers: np.ndarray, colour: str, tops: dict[int, tuple[i
 
 
 def draw_intervals_panel(axis: Axes, moment: Moment) -> None:
-    """A bar from start to finish for every activity; selected ones are dark and have a tick."""
+    """Draws a bar from start to finish for every activity; selected ones are dark and have a tick."""
     start, finish = moment.input("s"), moment.input("f")
     fill = next(iter(moment.signs("fill")))
     selected, changed = moment.values(fill) == 1, moment.changed(fill)
@@ -105,7 +105,7 @@ def draw_intervals_panel(axis: Axes, moment: Moment) -> None:
 
 
 def draw_strings_panel(axis: Axes, moment: Moment) -> None:
-    """The haystack as a row of cells, the needle below it at the shift at which it is tried."""
+    """Draws the haystack as a row of cells, the needle below it at the shift at which it is tried."""
     split = int((moment.input("string") == 0).sum())
     letters = moment.input("key").argmax(-1)
     length, shift = moment.num_nodes - split, min(moment.node("s"), split - 1)

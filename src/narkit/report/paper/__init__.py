@@ -51,32 +51,32 @@ class Summary:
 
 @functools.cache
 def labels() -> dict[str, str]:
-    """The paper's name of every algorithm, in its order."""
+    """Returns the paper's name of every algorithm, in its order."""
     return {row["algorithm"]: row["label"] for row in _rows("table_algorithms.csv")}
 
 
 @functools.cache
 def columns() -> list[str]:
-    """The columns of the published tables."""
+    """Returns the columns of the published tables."""
     return [row["column"] for row in _rows("table_summary.csv")]
 
 
 @functools.cache
 def algorithm_scores(column: str) -> dict[str, Score]:
-    """Table 2: the scores of a column by algorithm; empty for the columns that the paper gives by category only."""
+    """Reads Table 2: the scores of a column by algorithm; empty for columns that the paper gives by category only."""
     return _scores("table_algorithms.csv", "algorithm", column)
 
 
 @functools.cache
 def category_scores(column: str) -> dict[str, Score]:
-    """Table 1: the scores of a column by category, under narkit's names of categories."""
+    """Reads Table 1: the scores of a column by category, under narkit's names of categories."""
     scores = _scores("table_category.csv", "category", column)
     return {name: scores[printed] for printed, name in CATEGORIES.items() if scores}
 
 
 @functools.cache
 def summary(column: str) -> Summary:
-    """The averages of a column, its average rank, and how many algorithms are above 90 % and 50 %."""
+    """Returns the averages of a column, its average rank, and how many algorithms are above 90 % and 50 %."""
     categories = next(row for row in _rows("table_category.csv") if row["category"] == "Average")
     row = next(row for row in _rows("table_summary.csv") if row["column"] == column)
     average = float(row["average_of_algorithms"]) if row["average_of_algorithms"] else None
@@ -86,7 +86,7 @@ def summary(column: str) -> Summary:
 
 @functools.cache
 def parameter_ratios() -> dict[str, float]:
-    """Table 3: the parameters of TEAM divided by those of Triplet-GMPNN, by algorithm."""
+    """Reads Table 3: the parameters of TEAM divided by those of Triplet-GMPNN, by algorithm."""
     return {row["algorithm"]: float(row["paper_ratio"]) for row in _rows("table_parameters.csv")}
 
 

@@ -10,16 +10,16 @@ from typing import Any
 
 from narkit import files
 from narkit.solve.viewer.document import render
-from narkit.solve.viewer.run import Run, run_of, run_of_answer
+from narkit.solve.viewer.run import ViewedRun, run_of, run_of_answer
 
-__all__ = ["Run", "View", "page", "run_of", "run_of_answer"]
+__all__ = ["View", "ViewedRun", "page", "run_of", "run_of_answer"]
 
 NOTEBOOK_HEIGHT = 860  # pixels
 
 
 def page(answer: Any) -> str:
-    """One HTML file, complete in itself, that shows an answer of `narkit.solve`, or a `Run`, step by step."""
-    return render(answer if isinstance(answer, Run) else run_of_answer(answer))
+    """Returns one self-contained HTML file that shows an answer of `narkit.solve`, or a `ViewedRun`, step by step."""
+    return render(answer if isinstance(answer, ViewedRun) else run_of_answer(answer))
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +35,7 @@ class View:
         return target
 
     def _repr_html_(self) -> str:
-        """An inline frame: the page's styles and scripts stay apart from the notebook's."""
+        """Returns an inline frame, which keeps the page's styles and scripts apart from the notebook's."""
         source = html.escape(self.html, quote=True)
         return (
             f'<iframe srcdoc="{source}" width="100%" height="{NOTEBOOK_HEIGHT}" style="border:0" '

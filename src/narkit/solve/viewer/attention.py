@@ -16,7 +16,7 @@ LEVELS = 255
 
 
 def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, Any]) -> np.ndarray | None:
-    """The weights (step, i, j, k) of Triplet Edge Attention, the mean over its heads; None for other processors.
+    """Computes the weights (step, i, j, k) of Triplet Edge Attention, the mean over heads; None for other processors.
 
     The layer reads what the network reads at a step: the inputs and, where hints are fed back, its own soft
     predictions of the step before, true ones at the first step.
@@ -49,7 +49,7 @@ def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, A
     }
 
     def step(hidden: Any, changing: dict) -> tuple[Any, Any]:
-        """The hidden state of the next step, if the layer reads it, and the weights."""
+        """Returns the hidden state of the next step, if the layer reads it, and the weights."""
         next_hidden, weights = network.attention(network.read({**given, **changing}), hidden)
         return hidden if layer.reads is None else next_hidden, weights[0]
 
@@ -60,7 +60,7 @@ def attention_over_time(reasoner: Any, truth: Batch, hint_logits: Mapping[str, A
 
 
 def packed(attention: np.ndarray) -> dict[str, Any]:
-    """Attention as a page holds it: bytes, each step as its difference to the one before, deflated, base64.
+    """Packs attention for a page: bytes, each step as its difference to the one before, deflated, base64.
 
     `every` is 1 if all steps are there; else only each so many is, so that the page stays small.
     """
@@ -74,6 +74,6 @@ def packed(attention: np.ndarray) -> dict[str, Any]:
 
 
 def _deflated(attention: np.ndarray) -> bytes:
-    """A byte per weight. Steps resemble each other, so their differences (modulo 256) take far less room."""
+    """Deflates a byte per weight. Steps resemble each other, so their differences (modulo 256) take far less room."""
     levels = np.rint(attention * LEVELS).astype(np.uint8)
     return zlib.compress(np.diff(levels, axis=0, prepend=np.zeros_like(levels[:1])).tobytes(), 9)

@@ -16,15 +16,15 @@ from narkit.algorithms.meanings import value_names
 from narkit.report.drawings import Sign, completed_hint, drawing, signs
 from narkit.solve.problem import SCALAR_TOLERANCE, as_numbers, wrong
 from narkit.solve.viewer.attention import packed
-from narkit.solve.viewer.run import Run, default_labels
+from narkit.solve.viewer.run import ViewedRun, default_labels
 from narkit.spec import Kind, Probe, Stage
 
 SCRIPTS = ("core", "graph", "array", "strings", "points", "tables", "attention", "words", "lists", "legend", "main")
 FIRST_STEP_GIVEN = "The network is given the first step; everything after it is its own."
 
 
-def render(run: Run) -> str:
-    """The page of a run: complete, with no need of a network or of another file."""
+def render(run: ViewedRun) -> str:
+    """Renders the page of a run: complete, with no need of a network or of another file."""
     template = string.Template(_part("page.html"))
     title = f"{run.entry.name} · {run.network}" if run.network else run.entry.name
     return template.substitute(
@@ -41,8 +41,8 @@ def _part(name: str) -> str:
     return (importlib.resources.files("narkit.solve.viewer") / "page" / name).read_text(encoding="utf-8")
 
 
-def describe(run: Run) -> dict[str, Any]:
-    """All that the page knows, as JSON: what the probes mean, their values at every step, and where they differ."""
+def describe(run: ViewedRun) -> dict[str, Any]:
+    """Describes the run as JSON for the page: what probes mean, their values at every step, and where they differ."""
     entry = run.entry
     about = (inspect.getdoc(entry.function) or "").split("\n\n")
     probes = _probes(run)
@@ -63,8 +63,8 @@ def describe(run: Run) -> dict[str, Any]:
     }
 
 
-def _places(run: Run) -> list[str]:
-    """What the nodes are called in sentences: labels, told apart by their place where two are the same."""
+def _places(run: ViewedRun) -> list[str]:
+    """Returns the names of the nodes in sentences: labels, told apart by their place if two are the same."""
     labels = [str(label) for label in run.labels]
     if "string" in run.truth.inputs:
         second = run.truth.inputs["string"][0]
@@ -80,7 +80,7 @@ def _places(run: Run) -> list[str]:
 
 
 def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The first step at which the network differs, and the first probe in which it does; None if nothing differs."""
+    """Returns the first step at which the network differs, and the first such probe; None if nothing differs."""
     found = [
         {"step": step, "probe": probe["name"]}
         for probe in probes
@@ -90,8 +90,8 @@ def first_error(probes: list[dict[str, Any]]) -> dict[str, Any] | None:
     return min(found, key=lambda error: error["step"], default=None)
 
 
-def _probes(run: Run) -> list[dict[str, Any]]:
-    """Hints that move, then outputs."""
+def _probes(run: ViewedRun) -> list[dict[str, Any]]:
+    """Describes the hints that move, then the outputs."""
     shown = signs(run.entry)
     return [
         _probe(run, name, probe, shown.get(name))
@@ -101,8 +101,8 @@ def _probes(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _probe(run: Run, name: str, probe: Probe, sign: Sign | None) -> dict[str, Any]:
-    """`begins` is the step of the first value: outputs come after the last hint."""
+def _probe(run: ViewedRun, name: str, probe: Probe, sign: Sign | None) -> dict[str, Any]:
+    """Describes one probe. `begins` is the step of the first value: outputs come after the last hint."""
     is_output = probe.stage is Stage.OUTPUT
     if is_output:
         true, network = run.truth.outputs[name], None if run.outputs is None else np.asarray(run.outputs[name])[None]
@@ -126,7 +126,7 @@ def _probe(run: Run, name: str, probe: Probe, sign: Sign | None) -> dict[str, An
 
 
 def _by_changes(probe: Probe, steps: np.ndarray) -> list[list[float] | None]:
-    """The values of every step, one number each; None where they are those of the step before."""
+    """Returns the values of every step, one number each; None if they are those of the step before."""
     steps = as_numbers(probe, steps).reshape(len(steps), -1)
     rows: list[list[float] | None] = []
     for step, values in enumerate(steps):

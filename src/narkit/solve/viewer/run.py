@@ -30,8 +30,8 @@ SUMS: dict[str, tuple[str, tuple[str, ...], int]] = {
 
 
 @dataclass(frozen=True)
-class Run:
-    """What the viewer shows. All arrays are of one instance and in the stored form of batches.
+class ViewedRun:
+    """The run that the viewer shows. All arrays are of one instance and in the stored form of batches.
 
     - `truth`: a raw batch of one, the textbook's run.
     - `hints` {name: (step, ...)}, `outputs`: what the network predicted; None where there is no network. Its hints
@@ -74,7 +74,7 @@ class Run:
         return {name: np.asarray(self.own.get(name, values[0])) for name, values in self.truth.inputs.items()}
 
     def unit(self, hint: str) -> float:
-        """What a number of the network is worth in the units of whoever asked: sums of inputs scale with them."""
+        """Returns the value of one unit of the network in the caller's units: sums of inputs scale with the inputs."""
         source, hints, power = SUMS.get(self.entry.name, ("", (), 1))
         if hint not in hints or source not in self.own:
             return 1.0
@@ -88,11 +88,11 @@ class Run:
         return int(self.truth.lengths[0])
 
     def true_steps(self, name: str) -> np.ndarray:
-        """The true values of a hint (step, ...)."""
+        """Returns the true values of a hint (step, ...)."""
         return self.truth.hints[name][: self.num_steps, 0]
 
     def network_steps(self, name: str) -> np.ndarray | None:
-        """The network's values of a hint (step, ...), the first of which is the true one; None if it has none."""
+        """Returns the network's values of a hint (step, ...), the first being the true one; None if there are none."""
         if self.hints is None or name not in self.hints:
             return None
         true, predicted = self.true_steps(name), np.asarray(self.hints[name])
@@ -100,36 +100,36 @@ class Run:
 
 
 def default_labels(truth: Batch) -> tuple[str, ...]:
-    """Letters for strings, numbers for everything else."""
+    """Returns the default names of the nodes: letters for strings, numbers for everything else."""
     if "string" in truth.inputs:
         return tuple(LETTERS[letter] for letter in truth.inputs["key"][0].argmax(-1))
     return tuple(str(node) for node in range(truth.num_nodes))
 
 
-def run_of_answer(answer: Answer) -> Run:
-    """The run that an answer of `narkit.solve` comes from."""
+def run_of_answer(answer: Answer) -> ViewedRun:
+    """Makes the run of an answer of `narkit.solve`."""
     run = _run(answer.instance, answer.network, answer.predictions, _own_labels(answer), answer.weights_name)
     return replace(run, notes=(*answer.notes, *answer.warnings), own=answer._read.own)
 
 
-def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> Run:
-    """The run of a network on one instance: `truth` is a raw batch of one."""
+def run_of(truth: Batch, reasoner: Reasoner, *, labels: Sequence[str] = (), network: str = "") -> ViewedRun:
+    """Makes the run of a network on one instance: `truth` is a raw batch of one."""
     from narkit.inference import predict
 
     return _run(truth, reasoner, predict(reasoner, truth), labels, network or reasoner.processor_name)
 
 
-def _run(truth: Batch, reasoner: Reasoner, predictions: Predictions, labels: Sequence[str], network: str) -> Run:
+def _run(truth: Batch, reasoner: Reasoner, predictions: Predictions, labels: Sequence[str], network: str) -> ViewedRun:
     from narkit.solve.viewer.attention import attention_over_time
 
     hints = {name: np.asarray(values)[:, 0] for name, values in predictions.hints.items()}
     outputs = {name: np.asarray(values)[0] for name, values in predictions.outputs.items()}
     attention = attention_over_time(reasoner, truth, predictions.hint_logits)
-    return Run(truth, hints, outputs, labels, network, attention)
+    return ViewedRun(truth, hints, outputs, labels, network, attention)
 
 
 def _own_labels(answer: Answer) -> tuple[str, ...]:
-    """What nodes are called; those of a chain of matrices are named after them, the first has only a dimension."""
+    """Returns the names of nodes; those of a chain of matrices are named after them, the first has only a dimension."""
     if answer.algorithm == "matrix_chain_order":
         return ("–", *(f"A{i}" for i in range(1, len(answer.labels))))
     return tuple(_short(label) for label in answer.labels)

@@ -1,1 +1,1 @@
-"""Where the cells of a sweep run: in this process (`here`), in processes beside it (`processes`), or on Ray (`ray`)."""
+"""Executors run the cells of sweeps: in this process (`here`), in processes beside it (`processes`), on Ray (`ray`)."""

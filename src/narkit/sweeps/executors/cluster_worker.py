@@ -17,7 +17,7 @@ import jax
 from narkit.errors import one_line
 from narkit.sweeps.cell_run import budgeted, run_assigned
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver, SweepOptions
+from narkit.sweeps.executor import CellOutcome, CellProgress, Ended, SweepObserver, SweepOptions
 from narkit.sweeps.executors.processes import MEMORY_VARIABLES, SHARED_MEMORY
 from narkit.sweeps.executors.software import describe, difference
 from narkit.sweeps.executors.sources import ShippedCode
@@ -35,7 +35,7 @@ BETWEEN_STEPS = 2.0  # seconds between two reports of progress, where nothing bu
 
 @dataclass(frozen=True)
 class ClusterAssignment:
-    """What a worker is to do: a cell, and how to run it."""
+    """The task of a worker: a cell, and the options of its run."""
 
     cell: Cell
     options: SweepOptions
@@ -48,7 +48,7 @@ class ClusterAssignment:
 
 @dataclass(frozen=True)
 class Result(Ended):
-    """How a cell ended on a worker, with the content of its files."""
+    """The end of a cell on a worker, with the content of its files."""
 
     details: str = ""  # a traceback
     record: bytes = b""
@@ -92,20 +92,20 @@ class MailboxObserver(SweepObserver):
 
 
 def run_assignment(code: ShippedCode, pickled: bytes, mailbox: Any) -> Result:
-    """The task of a cell. The assignment is unpickled here, since that may need the user's own code."""
+    """Runs the task of a cell. The assignment is unpickled here, since that may need the user's own code."""
     code.install()
     assignment: ClusterAssignment = pickle.loads(pickled)
     cell, machine = assignment.cell, platform.node()
     if (differs := difference(assignment.software, describe(gpus=False))) is not None:
-        return Result(cell, How.CANNOT_GO_ON, differs)
+        return Result(cell, CellOutcome.CANNOT_GO_ON, differs)
     _set_up(assignment)
     if assignment.gpus and jax.default_backend() == "cpu" and os.environ.get("JAX_PLATFORMS") != "cpu":
-        return Result(cell, How.CANNOT_GO_ON, NO_GPU.format(machine))
+        return Result(cell, CellOutcome.CANNOT_GO_ON, NO_GPU.format(machine))
     with tempfile.TemporaryDirectory(prefix="narkit-cell-") as scratch, budgeted(assignment.ends_at) as stop:
         try:
             return _run(assignment, SweepDirectory(scratch), mailbox, stop)
         except (CheckpointWriteError, OSError) as error:
-            return Result(cell, How.CANNOT_GO_ON, f"{one_line(error)} (on {machine})")
+            return Result(cell, CellOutcome.CANNOT_GO_ON, f"{one_line(error)} (on {machine})")
 
 
 def _set_up(assignment: ClusterAssignment) -> None:
@@ -127,7 +127,7 @@ def _run(assignment: ClusterAssignment, directory: SweepDirectory, mailbox: Any,
     observer = MailboxObserver(mailbox, directory.run(cell), storage)
     ended = run_assigned(cell, directory, assignment.options, stop, observer)
     jax.clear_caches()
-    if ended.how is How.STOPPED and storage is not None:
+    if ended.how is CellOutcome.STOPPED and storage is not None:
         storage.push(directory.run(cell))
     written = {"record": directory.record(cell), "weights": directory.weights(cell)}
     files: dict[str, Any] = {name: path.read_bytes() for name, path in written.items() if path.exists()}

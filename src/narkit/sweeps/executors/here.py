@@ -11,7 +11,7 @@ import jax
 
 from narkit.sweeps.cell_run import missing_seconds, run_cell
 from narkit.sweeps.cells import Cell, Claim
-from narkit.sweeps.executor import Context, Ended, Executor, How, Task
+from narkit.sweeps.executor import CellOutcome, Context, Ended, Executor, Task
 from narkit.sweeps.plan import Predictor
 from narkit.training.interruption import Interruption
 from narkit.training.run import default_threads, keep_compiled_programs
@@ -40,14 +40,16 @@ class Here(Executor):
     def start(self, task: Task) -> Ended | None:
         starts_in = max(0.0, self.current_ends - time.monotonic()) if self.is_running else 0.0
         if (missing := self._missing_seconds(task.cell, starts_in)) > 0:
-            return Ended(task.cell, How.NO_TIME, missing=missing)
+            return Ended(task.cell, CellOutcome.NO_TIME, missing=missing)
         claim = self.context.directory.claim(task.cell)
         if claim is None:
-            return Ended(task.cell, How.TAKEN)
+            return Ended(task.cell, CellOutcome.TAKEN)
         # Few threads: those that make data for the cell in hand need the processor more.
         threads = max(1, (self.options.threads or default_threads()) // 3)
         self.waiting = (
-            _Ahead(task.cell, claim, threads, self.options.devices) if self.is_running else _Waiting(task.cell, claim)
+            _CompiledAhead(task.cell, claim, threads, self.options.devices)
+            if self.is_running
+            else _Waiting(task.cell, claim)
         )
         return None
 
@@ -55,10 +57,10 @@ class Here(Executor):
         assert self.waiting is not None
         waiting, self.waiting = self.waiting, None
         cell, stop, directory = waiting.cell, self.context.stop, self.context.directory
-        compiled = isinstance(waiting, _Ahead)
+        compiled = isinstance(waiting, _CompiledAhead)
         if (missing := self._missing_seconds(cell, 0.0, compiled)) > 0:  # the cell before it took longer than predicted
             waiting.give_up()
-            return [Ended(cell, How.NO_TIME, missing=missing)]
+            return [Ended(cell, CellOutcome.NO_TIME, missing=missing)]
         self.is_running, self.may_compile = True, False
         predicted = self.predictor.predict(cell, directory.step(cell))
         self.current_ends = time.monotonic() + (predicted.seconds if predicted.is_known else 0.0)
@@ -69,7 +71,7 @@ class Here(Executor):
                 stop=stop,
                 observer=self.context.observer,
                 predictor=self.predictor,
-                make_trainer=(lambda: waiting.trainer(stop)) if isinstance(waiting, _Ahead) else None,
+                make_trainer=(lambda: waiting.trainer(stop)) if isinstance(waiting, _CompiledAhead) else None,
                 training=self._training,
             )
         finally:
@@ -91,7 +93,7 @@ class Here(Executor):
         return missing_seconds(cell, context.directory, self.predictor, context.stop, starts_in, compiled)
 
     def _training(self) -> None:
-        """The cell in hand trains: now the next one may be compiled."""
+        """Notes that the cell in hand trains: now the next one may be compiled."""
         self.may_compile = True
         if not self.context.stop:
             self.context.more()
@@ -108,8 +110,8 @@ class _Waiting:
         self.claim.release()
 
 
-class _Ahead(_Waiting):
-    """One whose programs are compiled on a thread while another cell trains."""
+class _CompiledAhead(_Waiting):
+    """A waiting cell whose programs are compiled on a thread while another cell trains."""
 
     def __init__(self, cell: Cell, claim: Claim, threads: int, devices: int):
         super().__init__(cell, claim)
@@ -128,7 +130,7 @@ class _Ahead(_Waiting):
             self._made.set_exception(error)
 
     def trainer(self, stop: Interruption) -> Trainer:
-        """The trainer, as soon as it is ready. The time until then counts as compiling, the time before does not."""
+        """Returns the trainer as soon as it is ready. Waiting for it counts as compiling, the time before does not."""
         began = time.perf_counter()
         while not self._made.done() and not stop:
             futures.wait([self._made], timeout=0.1)
@@ -141,6 +143,6 @@ class _Ahead(_Waiting):
         return trainer
 
     def give_up(self) -> None:
-        """Programs that are being compiled cannot be stopped; no further ones are begun."""
+        """Begins no further programs; those that are being compiled cannot be stopped. Lets others have the cell."""
         self._cancelled.set()
         super().give_up()

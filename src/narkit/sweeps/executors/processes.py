@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from narkit.sweeps.cells import Cell, SweepDirectory
-from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, SweepOptions, Task
+from narkit.sweeps.executor import CellOutcome, Context, Ended, Executor, Failure, SweepOptions, Task
 from narkit.sweeps.user_code import UserCode
 from narkit.training.run import default_threads
 
@@ -39,12 +39,12 @@ ENOUGH = 7  # finished cells that predictions learn from
 ENDED = "ended"  # what a process says at last, with an `Ended`
 
 Events = queue.SimpleQueue[tuple[Cell, str, tuple[Any, ...]]]
-"""What processes say: of which cell, the method of the observer to call, and its arguments."""
+"""The messages of processes: the cell, the method of the observer to call, and its arguments."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a process is to do: a cell, and how to run it."""
+    """The task of a process: a cell, and the options of its run."""
 
     cell: Cell
     directory: SweepDirectory
@@ -123,19 +123,19 @@ class Processes(Executor):
         self._pass_on(0.0)
         self.workers.remove(worker)
         ended = worker.ended or self._without_a_word(worker)
-        if ended.how is How.FINISHED:
+        if ended.how is CellOutcome.FINISHED:
             self.finished.append(worker.cell)
         return ended
 
     def _without_a_word(self, worker: _Worker) -> Ended:
-        """How the cell of a process ended that could not say it any more."""
+        """Returns the end of a cell whose process could not report it any more."""
         cell, code, directory = worker.cell, worker.process.returncode, self.context.directory
         if directory.record(cell).exists():
-            return Ended(cell, How.FINISHED, took=time.monotonic() - worker.began)
+            return Ended(cell, CellOutcome.FINISHED, took=time.monotonic() - worker.began)
         ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         error = f"its process ended with {ending}"
         directory.fail(cell, error)
-        return Ended(cell, How.FAILED, error, Failure.DEVICE)
+        return Ended(cell, CellOutcome.FAILED, error, Failure.DEVICE)
 
     def _pass_on(self, seconds: float) -> None:
         """Tells the observer what the processes have said, waiting so long for the first of it."""

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from narkit import machine
 from narkit.sweeps.cells import Cell, Claim, State, SweepError
-from narkit.sweeps.executor import Context, Ended, Executor, Failure, How, Task
+from narkit.sweeps.executor import CellOutcome, Context, Ended, Executor, Failure, Task
 from narkit.sweeps.executors import resources, software
 from narkit.sweeps.executors.cluster_worker import ClusterAssignment, Mailbox, Result, run_assignment
 from narkit.sweeps.executors.resources import Request
@@ -136,7 +136,7 @@ class Ray(Executor):
         self.is_ours = True
 
     def _hint(self) -> str:
-        """What to look at where no cluster can be had."""
+        """Says what to look at where no cluster can be had."""
         if self.address == AUTO:
             return "expected one that was started with `ray start`; `--address local` starts Ray for this sweep alone"
         if self.address == LOCAL:
@@ -215,7 +215,7 @@ class Ray(Executor):
         # Looked at first, since asking for the claim of a cell that another sweep has takes a while.
         claim = None if directory.state(task.cell) is State.RUNNING else directory.claim(task.cell)
         if claim is None:
-            return Ended(task.cell, How.TAKEN)
+            return Ended(task.cell, CellOutcome.TAKEN)
         directory.forget_failure(task.cell)
         self._submit(_Submission(task.cell, claim, task.alone))
         return None
@@ -230,7 +230,7 @@ class Ray(Executor):
         self.submissions[task.remote(self.code, pickle.dumps(assignment), self.mailbox)] = submission
 
     def _request(self, cell: Cell, alone: bool) -> Request:
-        """What a cell asks for; alone, a whole GPU or all threads of a machine."""
+        """Returns the request of a cell; alone, it is for a whole GPU or all threads of a machine."""
         if self.gpus:
             share = resources.share_of_gpu(self.gpus, predicted_memory(cell.config, "gpu"), self.gpu_memory)
             return Request(max(1.0, share) if alone else share, self.threads)
@@ -240,7 +240,7 @@ class Ray(Executor):
         return Request(0.0, self.threads, memory)
 
     def _window(self) -> int:
-        """How many cells Ray is given at a time: those that fit, and some more."""
+        """Returns how many cells Ray is given at a time: those that fit, and some more."""
         running = resources.cells_that_fit(self.machines, Request(self.gpus, self.threads))
         return max(2, running + max(FEWEST_AHEAD, int(AHEAD * running)))
 
@@ -267,7 +267,7 @@ class Ray(Executor):
         return []
 
     def _ended(self, seconds: float) -> list[Ended]:
-        """Waits so long for cells to end, and sees to all that have."""
+        """Waits so long for cells to end, and handles all that have."""
         references = list(self.submissions)
         ready, _ = ray.wait(references, num_returns=1, timeout=seconds)
         if ready and len(references) > 1:
@@ -278,26 +278,26 @@ class Ray(Executor):
         return [ended for ended in found if ended is not None]
 
     def _end(self, submission: _Submission, reference: Any) -> Ended | None:
-        """Sees to a cell that Ray has done with; None if it was handed to it again."""
+        """Handles a cell that Ray has finished with; returns None if Ray was given it again."""
         cell = submission.cell
         try:
             result: Result = ray.get(reference)
         except exceptions.TaskCancelledError:
-            result = Result(cell, How.STOPPED)
+            result = Result(cell, CellOutcome.STOPPED)
         except exceptions.OutOfMemoryError as error:
             text = f"its worker ran out of memory: {_in_one_line(error)}"
-            result = Result(cell, How.FAILED, text, Failure.MEMORY)
+            result = Result(cell, CellOutcome.FAILED, text, Failure.MEMORY)
         except exceptions.RayTaskError as error:
             # `run_cell` turns errors of a cell into results. This one came before it: narkit, the user's code or a
             # package that it needs cannot be imported there, and no other cell would fare better.
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            result = Result(cell, How.CANNOT_GO_ON, f"its worker could not begin: {lines[-1]}")
+            result = Result(cell, CellOutcome.CANNOT_GO_ON, f"its worker could not begin: {lines[-1]}")
         except exceptions.RayError as error:
             if submission.tries < MOST_TRIES and not self.context.stop:
                 self._try_again(submission, error)
                 return None
             text = f"its worker was lost {submission.tries} times, at last: {_in_one_line(error)}"
-            result = Result(cell, How.FAILED, text)
+            result = Result(cell, CellOutcome.FAILED, text)
         return self._conclude(submission, result)
 
     def _try_again(self, submission: _Submission, error: Exception) -> None:
@@ -308,7 +308,7 @@ class Ray(Executor):
 
     def _conclude(self, submission: _Submission, result: Result) -> Ended:
         cell, claim, directory = submission.cell, submission.claim, self.context.directory
-        if result.how is How.FINISHED:
+        if result.how is CellOutcome.FINISHED:
             directory.keep(cell, result.record, result.weights)
             claim.finish()
             if self.storage is not None:
@@ -316,12 +316,12 @@ class Ray(Executor):
                     Storage(self.storage, cell).forget()
             return result
         said = result.error
-        if result.how is How.FAILED:
+        if result.how is CellOutcome.FAILED:
             directory.fail(cell, result.details or said)
-        elif result.how is How.STOPPED:  # what waited for a machine has not begun, and there is nothing to tell
+        elif result.how is CellOutcome.STOPPED:  # what waited for a machine has not begun, and there is nothing to tell
             saved = "nothing was kept: there is no storage" if self.storage is None else f"saved in {self.storage}"
             said = f"stopped; {saved}" if submission.has_begun else ""
-        elif result.how is How.CANNOT_GO_ON:
+        elif result.how is CellOutcome.CANNOT_GO_ON:
             said = f"{cell.name}: {said}"
         claim.release()
         return replace(result, error=said)
@@ -399,7 +399,7 @@ def check_reachable(address: str) -> None:
 
 
 def _as_function(work: Callable[..., Result]) -> Callable[..., Result]:
-    """Ray takes functions only, and `work` may be anything that can be called."""
+    """Wraps `work` in a function: Ray takes nothing else, and `work` may be anything that can be called."""
 
     def run_cell(code: ShippedCode, assignment: bytes, mailbox: Any) -> Result:
         return work(code, assignment, mailbox)
@@ -409,7 +409,7 @@ def _as_function(work: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def _in_one_line(error: BaseException) -> str:
-    """What an error of Ray says, without its tables of how a machine's memory was used and its stack traces."""
+    """Shortens an error of Ray: no tables of how a machine's memory was used, and no stack traces."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     until = next((index for index, line in enumerate(lines) if not line), len(lines))
     text = " ".join(lines[:until])

@@ -1,4 +1,4 @@
-"""What a cell asks of a cluster, and how many such cells a cluster holds."""
+"""The resources that a cell asks of a cluster, and the number of such cells that a cluster holds."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ LARGEST_SHARE = 0.9  # of a machine's memory that a cell may ask for; one that n
 
 @dataclass(frozen=True)
 class Request:
-    """What a cell asks for: GPUs or a share of one, threads, and bytes of the host's memory (0: any)."""
+    """The request of a cell: GPUs or a share of one, threads, and bytes of the host's memory (0: any)."""
 
     gpus: float
     cpus: float
     memory: int = 0
 
     def options(self) -> dict[str, float]:
-        """The request as options of a Ray task."""
+        """Returns the request as options of a Ray task."""
         return {"num_gpus": self.gpus, "num_cpus": self.cpus} | ({"memory": self.memory} if self.memory else {})
 
 
 def cells_that_fit(machines: Iterable[Mapping[str, float]], request: Request) -> int:
-    """How many cells with such a request a cluster runs at a time, if it runs nothing else."""
+    """Returns how many cells with such a request a cluster runs at a time, if it runs nothing else."""
     return sum(_on_one(machine, request) for machine in machines)
 
 
@@ -45,7 +45,7 @@ def _on_one(machine: Mapping[str, float], request: Request) -> int:
 
 
 def share_of_gpu(asked: float, predicted_bytes: float, gpu_bytes: float) -> float:
-    """The share of a GPU for a cell: as asked, or more where it is predicted to need more memory; at most one GPU."""
+    """Returns the share of a GPU for a cell: as asked, or more for a predicted need of more memory; at most one GPU."""
     if asked >= 1 or not gpu_bytes:
         return asked
     needed = STEP_OF_SHARES * math.ceil(round(MARGIN * predicted_bytes / gpu_bytes / STEP_OF_SHARES, 9))
@@ -53,14 +53,14 @@ def share_of_gpu(asked: float, predicted_bytes: float, gpu_bytes: float) -> floa
 
 
 def host_memory(predicted_bytes: float, machines: Iterable[Mapping[str, float]]) -> int:
-    """The bytes to ask for: what is predicted with a margin, but no more than the largest machine can give."""
+    """Returns the bytes to ask for: the predicted ones with a margin, but no more than the largest machine can give."""
     largest = max((machine.get(MEMORY, 0.0) for machine in machines), default=0.0)
     wanted = STEP_OF_MEMORY * math.ceil(MARGIN * predicted_bytes / STEP_OF_MEMORY)
     return min(wanted, int(LARGEST_SHARE * largest))
 
 
 def default_threads(machines: Iterable[Mapping[str, float]], gpus: float) -> int:
-    """Threads of a cell by default: with GPUs a fair share of the scarcest machine's, at most 8; else one."""
+    """Returns the default threads of a cell: with GPUs a fair share of the scarcest machine's, at most 8; else one."""
     if not gpus:
         return 1
     fair = [machine.get(CPU, 0.0) / machine[GPU] * gpus for machine in machines if machine.get(GPU)]
@@ -68,5 +68,5 @@ def default_threads(machines: Iterable[Mapping[str, float]], gpus: float) -> int
 
 
 def alive(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those of `ray.nodes()` that are there."""
+    """Returns the entries of `ray.nodes()` that are alive."""
     return [node for node in nodes if node.get("Alive") or node.get("alive")]

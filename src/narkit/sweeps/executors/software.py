@@ -1,4 +1,4 @@
-"""What a machine of a cluster has installed, and whether that fits what the sweep was started with.
+"""The software of a machine of a cluster, and whether it fits what the sweep was started with.
 
 `describe` is sent to other machines as source code, since it has to run where narkit is missing or another version. So
 it may use nothing but the standard library, and imports what it needs itself.
@@ -20,8 +20,10 @@ SOURCE = "source"  # a digest of narkit's own files
 
 
 def describe(storage: str | None = None, gpus: bool = True) -> dict[str, str]:
-    """The machine that this runs on: its name, versions, the memory of its smallest GPU in bytes (0: no GPU seen), and
-    in `storage_error` why the storage of checkpoints cannot be written from here, if it cannot."""
+    """Describes the machine that this runs on: name, versions, and bytes of its smallest GPU's memory (0: no GPU seen).
+
+    `storage_error` says why the storage of checkpoints cannot be written from here, if it cannot.
+    """
     import contextlib
     import hashlib
     import importlib
@@ -64,7 +66,7 @@ def describe(storage: str | None = None, gpus: bool = True) -> dict[str, str]:
 
 
 def difference(driver: Mapping[str, str], worker: Mapping[str, str]) -> str | None:
-    """In words, what differs between two machines such that cells may not run there; None if nothing does."""
+    """Says what differs between two machines such that cells may not run there; None if nothing does."""
     where = worker["machine"]
     parts = [
         f"{title} {driver[name]} here, {worker[name]} on {where}"

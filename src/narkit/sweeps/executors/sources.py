@@ -19,8 +19,10 @@ _installed: set[int] = set()  # what this process has installed, by its hash
 
 @dataclass(frozen=True)
 class ShippedCode:
-    """What `UserCode` imports, with the source files of it: the modules themselves and all that they have imported from
-    the folder they lie in. Packages that were installed (into `site-packages`) are not sent; every machine needs them.
+    """The modules that `UserCode` imports, with the source files that they need.
+
+    These are the modules themselves and all that they have imported from the folder they lie in. Packages that were
+    installed (into `site-packages`) are not sent; every machine needs them.
     """
 
     user_code: UserCode
@@ -50,7 +52,7 @@ class ShippedCode:
 
 
 def _root(module: str) -> Path | None:
-    """The folder that a module is found in by its full name; None if it was installed as a package."""
+    """Returns the folder that a module is found in by its full name; None if it was installed as a package."""
     found = importlib.util.find_spec(module)
     if found is None or found.origin is None or not Path(found.origin).is_file():
         return None

@@ -59,7 +59,7 @@ class Storage:
         self._pushed = step
 
     def pull(self, run: Path) -> int:
-        """Brings the latest whole checkpoint into the new folder of a run; its step, 0 if there is none."""
+        """Brings the latest whole checkpoint into the new folder of a run; returns its step, 0 if there is none."""
         for name in self._names():
             try:
                 content = bytes(self._files.cat_file(f"{self._folder}/{name}"))  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ class Storage:
             self._files.rmdir(self._folder)
 
     def _names(self) -> list[str]:
-        """The latest first."""
+        """Lists the names of checkpoints, the latest first."""
         self._files.invalidate_cache()
         try:
             paths = self._files.ls(self._folder, detail=False)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from narkit.errors import one_line
 from narkit.sweeps.cell_run import budgeted, run_assigned
 from narkit.sweeps.cells import Cell
-from narkit.sweeps.executor import CellProgress, Ended, How, SweepObserver
+from narkit.sweeps.executor import CellOutcome, CellProgress, Ended, SweepObserver
 from narkit.sweeps.executors.processes import ENDED, Assignment
 from narkit.sweeps.user_code import UserCode
 from narkit.training.checkpoint import CheckpointWriteError
@@ -39,7 +39,7 @@ class PipeObserver(SweepObserver):
 
 @contextlib.contextmanager
 def telling(events: int) -> Iterator[PipeObserver]:
-    """The observer that writes into this pipe. What is left to say at the end goes nowhere if nobody listens."""
+    """Opens the observer that writes into this pipe. Messages at the end are dropped if nobody listens."""
     pipe = open(events, "wb")  # noqa: SIM115
     try:
         yield PipeObserver(pipe)
@@ -49,20 +49,20 @@ def telling(events: int) -> Iterator[PipeObserver]:
 
 
 def main() -> None:
-    user_code: UserCode = _heard()
+    user_code: UserCode = _next_message()
     user_code.install()
-    given: Assignment = _heard()
+    given: Assignment = _next_message()
     keep_compiled_programs()
     with telling(given.events) as observer, budgeted(given.ends_at) as stop:
         try:
             ended = run_assigned(given.cell, given.directory, given.options, stop, observer, given.finished)
         except (CheckpointWriteError, OSError) as error:
-            ended = Ended(given.cell, How.CANNOT_GO_ON, one_line(error))
+            ended = Ended(given.cell, CellOutcome.CANNOT_GO_ON, one_line(error))
         observer.say(ENDED, ended)
 
 
-def _heard() -> Any:
-    """What the sweep says next. If it was killed before it had said it, this process ends without a word."""
+def _next_message() -> Any:
+    """Reads the next message of the sweep. If the sweep was killed before it sent one, this process ends silently."""
     try:
         return pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):
