@@ -53,7 +53,7 @@ def test_latents_of_a_processor_equal_plain_ones() -> None:
     @jax.jit
     def wide(scalars: Scalars, hidden: jax.Array) -> jax.Array:
         bound: Any = accelerate(reasoner).form(reasoner, "floyd_warshall")
-        latents = bound.processor.edge_latents(scalars, hidden)
+        latents = bound.processor.attend(scalars, hidden, None)[0]
         assert isinstance(latents, NarrowLatents)
         return latents.wide()
 

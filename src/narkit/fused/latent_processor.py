@@ -209,13 +209,6 @@ class FusedLatentStep(FusedProcessor):
             shows_latents=processor.latent_size > 0,
         )
 
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        next_hidden, latents, _ = self.step_attending(scalars, adjacency, hidden, None)
-        return next_hidden, latents
-
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        return self.attend(scalars, hidden, None)[0] if self.shows_latents else None
-
     def step_attending(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
     ) -> tuple[Hiddens, Latents, Triplets | None]:
@@ -225,6 +218,8 @@ class FusedLatentStep(FusedProcessor):
         return next_hidden, self._latents(made.features), made.attention
 
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        if added is None and not self.shows_latents:  # nobody reads anything of it
+            return None, None
         terms, edges = self._terms(scalars, hidden), self._edges(scalars)
         options, weights = self._for_size(hidden.shape[-2])
         made = latent_features.latent_features(terms, edges, weights.features, options.features, added)

@@ -37,27 +37,21 @@ Triplets = Float[Array, "batch node node node"]
 
 
 class FusedProcessor(eqx.Module):
-    """A processor with the encoders' bases folded in, for a batch."""
+    """A processor with the encoders' bases folded in, for a batch.
+
+    One with an attention over third nodes may be told of edge pointers: of what is added to the attention's logits.
+    Then it also gives the attention's weights.
+    """
 
     @abc.abstractmethod
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        """The next hidden states, and what decoders read beside the encoded edges, if anything."""
-
-    @abc.abstractmethod
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        """What decoders read beside the encoded edges, if anything."""
-
     def step_attending(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
     ) -> tuple[Hiddens, Latents, Triplets | None]:
-        """The same with the weights of the attention over third nodes, if there is one, to whose logits is added."""
-        assert added is None, "a processor without an attention is told of edge pointers"
-        return *self.with_latents(scalars, adjacency, hidden), None
+        """The next hidden states, and what `attend` gives."""
 
+    @abc.abstractmethod
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
-        """What decoders read beside the encoded edges, and the weights of the attention."""
-        assert added is None, "a processor without an attention is told of edge pointers"
-        return self.edge_latents(scalars, hidden), None
+        """What decoders read beside the encoded edges, if anything, and the weights of the attention."""
 
 
 class PlainProcessor(FusedProcessor):
@@ -65,18 +59,16 @@ class PlainProcessor(FusedProcessor):
 
     bound: BoundProcessor
 
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        return jax.vmap(self.bound.with_latents)(scalars, adjacency, hidden)
-
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        return jax.vmap(self.bound.edge_latents)(scalars, hidden)
-
     def step_attending(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
     ) -> tuple[Hiddens, Latents, Triplets | None]:
+        if added is None:
+            return *jax.vmap(self.bound.with_latents)(scalars, adjacency, hidden), None
         return jax.vmap(self.bound.step_attending)(scalars, adjacency, hidden, added)
 
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        if added is None:
+            return jax.vmap(self.bound.edge_latents)(scalars, hidden), None
         return jax.vmap(self.bound.attend)(scalars, hidden, added)
 
 
@@ -183,11 +175,14 @@ class FusedMessageStep(FusedProcessor):
         dense = jnp.concatenate([own.dense[0], nodes.dense_weights[0]], axis=1)
         return dataclasses.replace(self, node_weights=NodeWeights.of(directions, offset, (dense,)))
 
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        return self.with_terms_of_nodes(scalars, adjacency, hidden)[0], None
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
+    ) -> tuple[Hiddens, Latents, Triplets | None]:
+        assert added is None, "a step without latents of edges is told of edge pointers"
+        return self.with_terms_of_nodes(scalars, adjacency, hidden)[0], None, None
 
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        return None
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        return None, None
 
     def with_terms_of_nodes(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens
@@ -243,12 +238,15 @@ class FusedTriplets(FusedProcessor):
     messages: FusedMessageStep
     triplets: FusedTripletReasoning
 
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
+    ) -> tuple[Hiddens, Latents, Triplets | None]:
+        assert added is None, "a processor without an attention is told of edge pointers"
         next_hidden, terms = self.messages.with_terms_of_nodes(scalars, adjacency, hidden)
-        return next_hidden, self.triplets.of_terms(terms, scalars)
+        return next_hidden, self.triplets.of_terms(terms, scalars), None
 
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        return self.triplets(scalars, hidden)
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        return self.triplets(scalars, hidden), None
 
 
 def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many at_least_one hidden"]:
