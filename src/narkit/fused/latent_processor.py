@@ -16,8 +16,7 @@ from narkit.fused.latent_step import StepOptions, StepWeights, latent_step
 from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
-from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents, Triplets
-from narkit.fused.update import UpdateWeights
+from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents, Triplets, update_weights
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, Scalars, fold
 from narkit.models.layers import Linear, side_by_side
@@ -149,25 +148,14 @@ class FusedLatentStep(FusedProcessor):
     node_weights: NodeWeights
     weights: StepWeights
     learnt_scale: Float[Array, " 2"] | None
-    slope: float = eqx.field(static=True)
+    options: StepOptions = eqx.field(static=True)  # scale and offset of the norm are folded into the messages
     scales: bool = eqx.field(static=True)  # whether logits grow with the number of nodes
     two_ways: bool = eqx.field(static=True)  # whether edges have the scalars of both directions
-    values_of_jk: bool = eqx.field(static=True)
-    residual: bool = eqx.field(static=True)
-    norm: bool = eqx.field(static=True)  # whether latents are normalised; scale and offset are folded into the messages
     shows_latents: bool = eqx.field(static=True)
 
     @classmethod
     def of(cls, processor: TEAM, bases: Bases) -> FusedLatentStep:
         layer, message_passing = processor.attention, processor.message_passing
-        gate = message_passing.gate
-        on_message, vectors = (
-            [message_passing.from_messages.weight],
-            [message_passing.norm.scale, message_passing.norm.offset],
-        )
-        if gate is not None:
-            on_message.append(gate.from_messages.weight)
-            vectors.append(gate.out.bias)
         to_messages = message_passing.edge.weight
         if layer.norm is not None:
             to_messages = layer.norm.scale[:, None] * to_messages
@@ -193,19 +181,17 @@ class FusedLatentStep(FusedProcessor):
                     [to_messages, *(linear.weight for linear in message_passing.mlp)],
                     jnp.stack([linear.bias for linear in message_passing.mlp]),
                 ),
-                update=UpdateWeights.of(
-                    jnp.stack(on_message),
-                    None if gate is None else gate.out.weight,
-                    jnp.stack(vectors),
-                ),
+                update=update_weights(message_passing),
             ),
             learnt_scale=layer.learnt_scale,
-            slope=layer.slope,
+            options=StepOptions(
+                latent_features.Options(
+                    layer.slope, values_of_jk=layer.values_of_kj, residual=layer.residual is not None
+                ),
+                norm=layer.norm is not None,
+            ),
             scales=layer.scale is Scale.LOG,
             two_ways=two_ways,
-            values_of_jk=layer.values_of_kj,
-            residual=layer.residual is not None,
-            norm=layer.norm is not None,
             shows_latents=processor.latent_size > 0,
         )
 
@@ -245,12 +231,11 @@ class FusedLatentStep(FusedProcessor):
     def _for_size(self, num_nodes: int) -> tuple[StepOptions, StepWeights]:
         """Options and weights for graphs of a size, on which the scale of the logits depends."""
         growth = math.log(num_nodes) / math.log(REFERENCE_SIZE)
-        scale = growth if self.scales else 1.0
-        options = latent_features.Options(self.slope, scale, self.values_of_jk, self.residual)
+        features = self.options.features._replace(scale=growth if self.scales else 1.0)
         weights = self.weights
         if self.learnt_scale is not None:  # logits are linear in the weights of the attention
             factor = self.learnt_scale[0] + self.learnt_scale[1] * growth
             attention = weights.features.attention
             attention = attention._replace(weights=factor * attention.weights)
             weights = weights._replace(features=weights.features._replace(attention=attention))
-        return StepOptions(options, norm=self.norm), weights
+        return self.options._replace(features=features), weights

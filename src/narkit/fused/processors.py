@@ -87,6 +87,21 @@ def bind_triplets(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
     return FusedTriplets(step.with_terms(triplets.nodes, triplets.graph), triplets)
 
 
+def update_weights(message_passing: MessagePassing) -> UpdateWeights:
+    """What the kernels of the update take."""
+    gate, norm = message_passing.gate, message_passing.norm
+    if gate is None:
+        on_message, vectors = [message_passing.from_messages], [norm.scale, norm.offset]
+    else:
+        on_message = [message_passing.from_messages, gate.from_messages]
+        vectors = [norm.scale, norm.offset, gate.out.bias]
+    return UpdateWeights.of(
+        jnp.stack([linear.weight for linear in on_message]),
+        None if gate is None else gate.out.weight,
+        jnp.stack(vectors),
+    )
+
+
 class FusedMessageStep(FusedProcessor):
     """A step of message passing, perhaps gated. What a node contributes is one product per step."""
 
@@ -106,15 +121,12 @@ class FusedMessageStep(FusedProcessor):
         attention: TripletEdgeAttention | None,
         senders: Senders = everyone,
     ) -> FusedMessageStep:
-        gate = message_passing.gate
         size = message_passing.graph.bias.shape[0]
         linears = [message_passing.receiver, message_passing.sender, message_passing.from_nodes]
         on_message = [message_passing.from_messages]
-        vectors = [message_passing.norm.scale, message_passing.norm.offset]
-        if gate is not None:
-            linears.append(gate.from_nodes)
-            on_message.append(gate.from_messages)
-            vectors.append(gate.out.bias)
+        if message_passing.gate is not None:
+            linears.append(message_passing.gate.from_nodes)
+            on_message.append(message_passing.gate.from_messages)
         on_nodes = side_by_side(linears)
         nodes = bases.node.through(eqx.tree_at(lambda linear: linear.weight, on_nodes, on_nodes.weight[:size]))
         to_receiver = bases.graph.through(message_passing.graph)
@@ -158,11 +170,7 @@ class FusedMessageStep(FusedProcessor):
                 products,
                 jnp.stack([linear.bias for linear in message_passing.mlp]),
             ),
-            update_weights=UpdateWeights.of(
-                jnp.stack([linear.weight for linear in on_message]),
-                None if gate is None else gate.out.weight,
-                jnp.stack(vectors),
-            ),
+            update_weights=update_weights(message_passing),
             slope=attention.slope if attention is not None else 0.0,
             senders=senders,
         )
