@@ -16,7 +16,7 @@ from narkit.models.features import Scalars
 
 from .emulation import emulated, needs_compiler
 from .plain_triplets import assert_logits_equal_to_plain, assert_maxima_equal_to_plain
-from .test_fused import loop_bodies, network_and_loss
+from .test_fused import loop_bodies, name_of, network_and_loss
 
 pytestmark = needs_compiler
 
@@ -68,7 +68,7 @@ def test_kernels_run_once_per_step_and_direction() -> None:
     with emulated():
         program = jax.make_jaxpr(jax.grad(loss))(reasoner)
     forward, backward = (
-        Counter(eqn.params["kernel"].name for eqn in body if eqn.primitive.name == "fused_kernel")
+        Counter(name_of(eqn.params["kernel"]) for eqn in body if eqn.primitive.name == "fused_kernel")
         for body in loop_bodies(program.jaxpr)
         if any(eqn.primitive.name == "fused_kernel" for eqn in body)
     )

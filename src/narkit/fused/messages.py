@@ -135,12 +135,13 @@ def attention_bytes(num_nodes: int, num_scalars: int) -> int:
 
 
 def _kernel(name, terms, scalars, weights, options: Options, grid, shared_bytes, rows=(), threads=128) -> Kernel:
+    """A forward kernel that writes no rows keeps nothing for the backward pass."""
     samples, n = terms.shape[:2]
     tiling = Tiling.of(n)
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(weights.attention is not None),
         "LATENT": int(weights.has_latents), "MASK": int(options.masked), "NORM": int(options.norm),
-        "SLOPE": float(options.slope),
+        "SLOPE": float(options.slope), "SAVE": int(bool(rows)),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers, "TERMS": terms.shape[-1],
     }  # fmt: skip
     grid = (samples * grid[0], grid[1])
@@ -297,7 +298,7 @@ def forward(
     options say that messages are masked.
     """
     outputs = [((*terms.shape[:2], H), jnp.float32)]
-    return _run_forward("messages_forward", terms, scalars, weights, options, connected, (), outputs)[0]
+    return _run_forward(terms, scalars, weights, options, connected, (), outputs)[0]
 
 
 def forward_saving(
@@ -317,14 +318,12 @@ def forward_saving(
     written += [(len(outputs) + i, "TIMED_operands") for i in range(num_products)]
     outputs += [tiling.operand(samples)] * num_products
     rows = (ROWS_READ, tuple(written))
-    message, best, record, signs, *rest = _run_forward(
-        "messages_forward_saving", terms, scalars, weights, options, connected, rows, outputs
-    )
+    message, best, record, signs, *rest = _run_forward(terms, scalars, weights, options, connected, rows, outputs)
     spreads = rest.pop(0) if options.norm else None
     return Saved(message, best, record, signs, tuple(rest), spreads)
 
 
-def _run_forward(name: str, terms, scalars, weights, options: Options, connected, rows, outputs) -> list[Array]:
+def _run_forward(terms, scalars, weights, options: Options, connected, rows, outputs) -> list[Array]:
     assert options.masked == (connected is not None)
     n, num_scalars = terms.shape[1], scalars.shape[-1]
     tiling = Tiling.of(n)
@@ -334,7 +333,7 @@ def _run_forward(name: str, terms, scalars, weights, options: Options, connected
     steps = -(-num_scalars // 16)
     shared += tiling.rows * 4 * (16 * steps + 8 if weights.is_wide else num_scalars)
     shared += tiling.rows * WARPS * 8 * options.norm
-    kernel = _kernel(name, terms, scalars, weights, options, (tiling.receiver_blocks, 1), shared, rows)
+    kernel = _kernel("messages_forward", terms, scalars, weights, options, (tiling.receiver_blocks, 1), shared, rows)
     # Without attention its operands are not read; any will do.
     attention = weights.attention or Attention(weights.value, weights.value_offset)
     operands = (*attention, weights.value, weights.value_offset, weights.fragments, weights.biases)

@@ -13,20 +13,6 @@
 static_assert(TERMS % 4 == 0, "vectors are read four numbers at a time");
 #define DIRECTION_WORDS (3 * SCALAR_STEPS * (H / 8) * 32)
 
-struct Sample {
-  int seed, sample;
-  long long index;  // over all seeds
-  __device__ Sample(int blocks) {
-    seed = blockIdx.z;
-    sample = blockIdx.x / blocks;
-    index = (long long)seed * SAMPLES + sample;
-  }
-  // The index in an array that may be a stack over time.
-  __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
-};
-
-__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
-
 // The scalars of the edge from a to b.
 __device__ __forceinline__ const float* edge(const float* scalars, int a, int b) { return scalars + (a * N + b) * P; }
 
@@ -97,18 +83,8 @@ struct RowsOfScalars {
 
 // Sums four values over the lanes g; afterwards a lane has the sum of the value number `value_of_lane()`.
 __device__ __forceinline__ float sum_over_g(float (&values)[4]) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int half = 2; half >= 1; half /= 2) {
-    const bool upper = lane & (8 * half);
-#pragma unroll
-    for (int i = 0; i < half; ++i) {
-      const float give = upper ? values[i] : values[i + half];
-      const float keep = upper ? values[i + half] : values[i];
-      values[i] = keep + __shfl_xor_sync(0xffffffff, give, 8 * half);
-    }
-  }
-  return values[0] + __shfl_xor_sync(0xffffffff, values[0], 4);
+  const float total = sum_over_some_lanes<4, 8, 32>(values);
+  return total + exchange_lanes(total, 4);
 }
 __device__ __forceinline__ int value_of_lane() { return threadIdx.x % 32 / 8; }
 #endif

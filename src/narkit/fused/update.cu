@@ -33,11 +33,6 @@ __device__ __forceinline__ bool all_have_ended(int first, F has_ended) {
   return all;
 }
 
-__device__ __forceinline__ float sum_over_columns(float value) {
-  value += __shfl_xor_sync(0xffffffff, value, 1);
-  return value + __shfl_xor_sync(0xffffffff, value, 2);
-}
-
 // Leaves two numbers about a row, from the columns of this warp.
 __device__ __forceinline__ void leave(float2* shares, int half, float first, float second) {
   if (threadIdx.x % 4 == 0) shares[(T::row(0) + 8 * half) * SHARES_STRIDE + T::n_warp()] = make_float2(first, second);
@@ -103,13 +98,13 @@ __device__ __forceinline__ void open_gate(
   float sums[2] = {0.0f, 0.0f}, squares[2] = {0.0f, 0.0f};
   T::for_pairs(normal, [&](int, int, float* v, int pair) { sums[pair % 2] += v[0] + v[1]; });
 #pragma unroll
-  for (int half = 0; half < 2; ++half) sums[half] = sum_over_columns(sums[half]) / columns;
+  for (int half = 0; half < 2; ++half) sums[half] = sum_over_quad(sums[half]) / columns;
   T::for_pairs(normal, [&](int, int, float* v, int pair) {
     const float x = v[0] - sums[pair % 2], y = v[1] - sums[pair % 2];
     squares[pair % 2] = fmaf(x, x, fmaf(y, y, squares[pair % 2]));
   });
 #pragma unroll
-  for (int half = 0; half < 2; ++half) leave(shares, half, sums[half], sum_over_columns(squares[half]));
+  for (int half = 0; half < 2; ++half) leave(shares, half, sums[half], sum_over_quad(squares[half]));
   __syncthreads();
   if (GATE) T::multiply(openness, gate_input, through_gate);
   float mean[2];
@@ -133,8 +128,7 @@ __device__ __forceinline__ void open_gate(
   });
   if (GATE)
     T::for_pairs(openness, [&](int, int, float* v, int) {
-      v[0] = 1.0f / (1.0f + __expf(-v[0]));
-      v[1] = 1.0f / (1.0f + __expf(-v[1]));
+      v[0] = sigmoid(v[0]), v[1] = sigmoid(v[1]);
     });
 }
 
@@ -299,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
   });
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    leave(d_shares, half, sum_over_columns(mean[half]), sum_over_columns(along[half]));
+    leave(d_shares, half, sum_over_quad(mean[half]), sum_over_quad(along[half]));
   T::Weights back_through_sums(transposed_weights), back_to_message;
   T::clear(sums);
   __syncthreads();
