@@ -2,8 +2,8 @@
 // latent_features.py for the formulas.
 //
 // Compiled for one number of nodes N with TERMS terms each, of scalars per edge P (at least 1), of FEATURES per edge and
-// of samples SAMPLES. With ADDED the logits get further numbers, one per triplet. blockIdx.z is the seed. A block has
-// RECEIVERS nodes j and all nodes i, SENDERS at a time.
+// of samples SAMPLES. With ADDED the logits get further numbers, one per triplet; with SAVE these are kept for the
+// backward kernel. blockIdx.z is the seed. A block has RECEIVERS nodes j and all nodes i, SENDERS at a time.
 
 #define ATTENTION 1
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)

@@ -130,6 +130,12 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
     , float* copy
 #endif
 ) {
+#if !SOFTMAX
+  float* probabilities = 0;
+#endif
+#if !TIMED_probabilities
+  float* copy = 0;
+#endif
   bf16* latents = (bf16*)memory;
   float *shares = (float*)(latents + ROWS * TILE_STRIDE), *scalars = shares + ROWS * T::N_WARPS;
   float* of_sources = scalars + ROWS * P;
@@ -143,12 +149,9 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
   if (HAS_ENDED(tile.index)) {
     const int count = min(N - tile.first_i, SOURCES) * N;
     write_zeros(logits + tile.first_i * N, count, MANY_THREADS);
-#if SOFTMAX
-    write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, MANY_THREADS);
-#endif
-#if TIMED_probabilities
-    write_zeros(copy + (tile.index * N + tile.first_i) * N, count, MANY_THREADS);
-#endif
+    if (SOFTMAX)
+      write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, MANY_THREADS);
+    if (TIMED_probabilities) write_zeros(copy + (tile.index * N + tile.first_i) * N, count, MANY_THREADS);
     return;
   }
   directions += seed * P * H;
@@ -212,15 +215,11 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
   for (int p = lane; p < N; p += 32) total += __expf(mine[p] - highest);
   total = sum_over_groups<1>(total);
   probabilities += (tile.at(TIMED_probabilities, NOW) * N + i) * N;
-#if TIMED_probabilities
   copy += (tile.index * N + i) * N;
-#endif
   for (int p = lane; p < N; p += 32) {
     const float probability = __expf(mine[p] - highest) / total;
     probabilities[p] = probability;
-#if TIMED_probabilities
-    copy[p] = probability;
-#endif
+    if (TIMED_probabilities) copy[p] = probability;
   }
 #endif
 }

@@ -4,7 +4,8 @@
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES, with or without
 // ATTENTION, and with LATENT if messages read latents of edges: those that the attention makes, or without it those made
 // of the scalars, which then are all features that latents are made of (latent_features.cu).
-// With MASK not everyone may send to everyone. BUILD_<name> says which kernel is wanted.
+// With MASK not everyone may send to everyone; with SAVE the forward kernel keeps what the backward kernels need.
+// BUILD_<name> says which kernel is wanted.
 // blockIdx.z is the seed. A tile has the edges from SENDERS nodes i to RECEIVERS nodes j (a multiple of 16 in all, chosen
 // in messages.py), row by row as (j, i). Nodes beyond the last are read as the last once more: that changes no maximum,
 // and sums leave them out.

@@ -154,27 +154,25 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pointer_forward(
     , float* copy
 #endif
 ) {
+#if !SOFTMAX
+  float* probabilities = 0;
+#endif
+#if !TIMED_probabilities
+  float* copy = 0;
+#endif
   const Sample sample(BLOCKS);
   const int lane = threadIdx.x % 32, warp = warp_number(), begin = blockIdx.x % BLOCKS * NODES, i = begin + warp;
   nodes += sample.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += sample.at(TIMED_edges, NOW) * N * N * EDGE_SIZE;
   logits += (sample.at(TIMED_logits, NOW) * N + i) * N;
-#if SOFTMAX
   probabilities += (sample.at(TIMED_probabilities, NOW) * N + i) * N;
-#endif
-#if TIMED_probabilities
   copy += (sample.index * N + i) * N;
-#endif
   if (HAS_ENDED(sample.index)) {
     if (i >= N) return;
     for (int p = lane; p < N; p += 32) {
       logits[p] = 0.0f;
-#if SOFTMAX
-      probabilities[p] = 0.0f;
-#endif
-#if TIMED_probabilities
-      copy[p] = 0.0f;
-#endif
+      if (SOFTMAX) probabilities[p] = 0.0f;
+      if (TIMED_probabilities) copy[p] = 0.0f;
     }
     return;
   }
@@ -231,9 +229,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pointer_forward(
     for (int p = lane; p < N; p += GROUP) {
       const float probability = __expf(kept[p] - highest) * inverse;
       probabilities[p] = probability;
-#if TIMED_probabilities
-      copy[p] = probability;
-#endif
+      if (TIMED_probabilities) copy[p] = probability;
     }
 #endif
 }

@@ -12,6 +12,7 @@ from narkit.fused.edge_features import EdgeFeatures
 from narkit.fused.edge_pointer import edge_pointer_logits, with_means
 from narkit.fused.latent_pointer import Fragments, LatentPointerWeights, latent_pointer_logits
 from narkit.fused.pointer import Options, PointerWeights, pointer_logits
+from narkit.models.decoders import Decoder
 from narkit.models.features import Basis, FoldedLinear, fold
 from narkit.models.layers import Linear
 from narkit.spec import Kind, Location, Probe
@@ -31,15 +32,17 @@ class FusedPointerDecoder(eqx.Module):
         cls,
         probe: Probe,
         columns: tuple[int, ...],
-        on_edges: Linear,
-        score: Linear,
+        decoder: Decoder,
         basis: Basis,
         latent_sizes: tuple[int, ...],
-    ) -> FusedPointerDecoder:
-        folded = fold(on_edges, basis, latent_sizes)
+    ) -> FusedPointerDecoder | None:
+        """None if the decoder is not that of a pointer."""
+        if decoder.score is None:
+            return None
+        folded = fold(decoder.on_edges[0], basis, latent_sizes)
         has_kernel = bool(latent_sizes) and probe.location is Location.NODE
         fragments = Fragments.of(folded.dense_weights[0]) if has_kernel else None
-        return cls(probe, columns, folded, score, fragments)
+        return cls(probe, columns, folded, decoder.score, fragments)
 
     def __call__(
         self,

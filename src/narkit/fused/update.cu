@@ -140,6 +140,9 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     , float* copy
 #endif
 ) {
+#if !TIMED_result
+  float* copy = 0;
+#endif
   bf16 *received = (bf16*)memory, *gate_input = received + TILE;
   float2* shares = (float2*)(gate_input + TILE);
   const int seed = blockIdx.z, first = blockIdx.x * 16;
@@ -150,15 +153,11 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
   gate += seed * FRAGMENTS;
   vectors += seed * VECTORS * H;
   result += (long long)row_of(seed, TIMED_result, NOW) * NODES * H;
-#if TIMED_result
   copy += seed * NODES * H;
-#endif
   if (all_have_ended(first, [&](int sample) { return HAS_ENDED(seed * SAMPLES + sample); })) {
     const int count = min(NODES - first, 16) * H;
     write_zeros(result + first * H, count, T::NUM_THREADS);
-#if TIMED_result
-    write_zeros(copy + first * H, count, T::NUM_THREADS);
-#endif
+    if (TIMED_result) write_zeros(copy + first * H, count, T::NUM_THREADS);
     return;
   }
   T::Sums normal, openness, before;
@@ -179,9 +178,7 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     float2 after = make_float2(fmaf(n[0], scale.x, offset.x), fmaf(n[1], scale.y, offset.y));
     if (GATE) after = make_float2(h[0] + c[0] * (after.x - h[0]), h[1] + c[1] * (after.y - h[1]));
     *(float2*)(result + (first + row) * H + column) = after;
-#if TIMED_result
-    *(float2*)(copy + (first + row) * H + column) = after;
-#endif
+    if (TIMED_result) *(float2*)(copy + (first + row) * H + column) = after;
   });
 }
 
