@@ -19,17 +19,8 @@
 // read, and those of the latter written.
 
 #define ATTENTION 1
-#define RECORDED (FEATURES ? N + 1 : N + 1 + P)
-#if N > 1200  // beyond 1,289 nodes an int cannot count all records
-#define RECORD ((long long)RECORDED)
-#else
-#define RECORD RECORDED
-#endif
 #include "half.cuh"
 #include "triplets.cuh"
-#ifndef ADDED
-#define ADDED 0
-#endif
 #include "attention_cell.cuh"
 
 // In one piece, which the compiler does not see for itself.

@@ -2,12 +2,6 @@
 // FEATURES, in latent_features.cu.
 
 #if ATTENTION
-#ifndef FEATURES
-#define FEATURES 0
-#endif
-#ifndef ADDED
-#define ADDED 0  // whether logits get what others have found for every triplet
-#endif
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
 // Warps that share 4 x 4 edges, where there are too few of these for all: each has some features, later some senders.
 #define SHARING (SENDERS < 4 * WARPS ? 4 * WARPS / SENDERS : 1)

@@ -9,12 +9,6 @@
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
 #define SENDER_BLOCKS ((N + SENDERS - 1) / SENDERS)
 #define BLOCKS_PER_SM (P > 8 ? 2 : 3)
-// Per edge: its logits over k and their normaliser. Beyond 1,289 nodes an int cannot count them all.
-#if N > 1200
-#define RECORD ((long long)(N + 1))
-#else
-#define RECORD (N + 1)
-#endif
 
 #include "half.cuh"
 #include "triplets.cuh"

@@ -13,12 +13,6 @@
 #define SENDER_BLOCKS ((N + SENDERS - 1) / SENDERS)
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
 #define ROWS (SENDERS * RECEIVERS)
-// Per edge: its logits over k, their normaliser, the mixed scalars. Beyond 1,289 nodes an int cannot count them all.
-#if N > 1200
-#define RECORD ((long long)(N + 1 + P))
-#else
-#define RECORD (N + 1 + P)
-#endif
 #define PRODUCTS (LATENT ? 3 : 2)
 #define IS_WIDE (LATENT && !ATTENTION)  // many scalars per edge: they are not held all at once
 // With NORM latents are normalised over their features; scale and offset of a LayerNorm are part of what reads them.

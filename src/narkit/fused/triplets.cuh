@@ -6,6 +6,20 @@
 //
 // Lane l of a warp is the place (g, q) = (l / 4, l % 4) of what the matrix units read and write.
 
+#ifndef FEATURES
+#define FEATURES 0  // how many numbers latents are made of, where other kernels make these
+#endif
+#ifndef ADDED
+#define ADDED 0  // whether logits get what others have found for every triplet
+#endif
+// What is kept of an edge: its logits over k, their normaliser and, without FEATURES, the mixed scalars. Beyond 1,289
+// nodes an int cannot count them all.
+#define RECORDED (FEATURES ? N + 1 : N + 1 + P)
+#if N > 1200
+#define RECORD ((long long)RECORDED)
+#else
+#define RECORD RECORDED
+#endif
 #define SCALAR_STEPS ((P + 7) / 8)  // of eight scalars
 #ifndef SCALE
 #define SCALE 1.0f  // what logits are multiplied by
