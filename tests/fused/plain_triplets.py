@@ -31,7 +31,10 @@ def plain_maxima(terms: Array, scalars: Array, directions: Array) -> Array:
     x_i, x_j, x_k = jnp.split(terms[..., OTHER_TERMS:], 3, axis=-1)
     pair_ij, pair_ik, pair_jk = (scalars @ part for part in directions)
     t = x_i[:, :, None, None] + x_j[:, None, :, None] + x_k[:, None, None]
-    return jnp.max(t + pair_ij[:, :, :, None] + pair_ik[:, :, None] + pair_jk[:, None], axis=1)
+    t = t + pair_ij[:, :, :, None] + pair_ik[:, :, None] + pair_jk[:, None]
+    # The gradient of `jnp.max` goes where numbers equal it, which none does if the compiler sums them otherwise again.
+    winners = jnp.argmax(t, axis=1, keepdims=True)
+    return jnp.take_along_axis(t, winners, axis=1)[:, 0]
 
 
 @jax.custom_vjp
