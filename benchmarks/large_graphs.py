@@ -13,6 +13,7 @@ the device, and what a program takes for one round is subtracted, so the host's 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
 from collections.abc import Callable
@@ -122,7 +123,7 @@ def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str
             if bind is None:
                 step = jax.vmap(reasoner.bind("bfs").processor.with_latents)
             else:
-                step = bind(reasoner, "bfs").processor.with_latents
+                step = functools.partial(bind(reasoner, "bfs").processor.step_attending, added=None)
             return jax.lax.fori_loop(0, count, lambda _, h: step(scalars, adjacency, h)[0], hidden)
 
         program = jax.jit(run, compiler_options=compiler_options())

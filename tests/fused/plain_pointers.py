@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from narkit.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
+from narkit.fused.pointer import Options, PointerWeights, pointer_logits
 from narkit.fused.weights import HIDDEN_SIZE as H
 
 from .plain_step import difference
@@ -45,10 +45,10 @@ def assert_equal_to_plain(seeds: int, samples: int, num_nodes: int, num_scalars:
     cotangent = (normal(samples, num_nodes, num_nodes), normal(samples, num_nodes, num_nodes))
 
     def logits_only(nodes, edges, weights):
-        return pointer_logits(nodes, FIRST, SECOND, edges, weights)
+        return pointer_logits(nodes, edges, weights, Options(FIRST, SECOND))[0]
 
     def logits_and_softmax(nodes, edges, weights):
-        return pointer_logits_and_softmax(nodes, FIRST, SECOND, edges, weights)
+        return pointer_logits(nodes, edges, weights, Options(FIRST, SECOND, softmax=True))
 
     def plain_logits_and_softmax(*arguments):
         logits = plain(*arguments)

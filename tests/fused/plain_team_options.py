@@ -74,8 +74,8 @@ def by_kernels(inputs: Inputs) -> tuple[Array, list[Array]]:
     """The next hidden state, and the latents as messages and as output decoders get them, if decoders read any."""
     bound = recognition.processor_binder(inputs.processor)(inputs.processor, inputs.bases)
     assert isinstance(bound, FusedLatentStep)
-    next_hidden, latents = bound.with_latents(inputs.scalars, everywhere(inputs), inputs.hidden)
-    both = [latents, bound.edge_latents(inputs.scalars, inputs.hidden)]
+    next_hidden, latents, _ = bound.step_attending(inputs.scalars, everywhere(inputs), inputs.hidden, None)
+    both = [latents, bound.attend(inputs.scalars, inputs.hidden, None)[0]]
     return next_hidden, [narrow.wide() for narrow in both if isinstance(narrow, NarrowLatents)]
 
 

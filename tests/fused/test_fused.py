@@ -15,6 +15,7 @@ from jax.extend.core import jaxprs_in_params
 import narkit
 from narkit.bench.training_steps import load_plain_team
 from narkit.fused import accelerate, messages
+from narkit.fused.launch import Kernel
 from narkit.fused.messages import MessageWeights
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
@@ -252,7 +253,13 @@ def loop_bodies(jaxpr: Any) -> Iterator[list[Any]]:
 def kernels_of(eqns: Iterable[Any]) -> Counter[str]:
     """How often each kernel of the processor is launched."""
     launched = (eqn.params["kernel"] for eqn in eqns if eqn.primitive.name == "fused_kernel")
-    return Counter(kernel.name for kernel in launched if kernel.source in PROCESSOR)
+    return Counter(name_of(kernel) for kernel in launched if kernel.source in PROCESSOR)
+
+
+def name_of(kernel: Kernel) -> str:
+    """The name of a kernel, and whether it is one forward that keeps what the backward pass needs."""
+    saves = kernel.name.endswith("_forward") and dict(kernel.macros).get("SAVE")
+    return f"{kernel.name}_saving" if saves else kernel.name
 
 
 KERNELS = {  # forward, backward

@@ -16,7 +16,7 @@ from narkit.models.features import Scalars
 
 from .emulation import emulated, needs_compiler
 from .plain_triplets import assert_logits_equal_to_plain, assert_maxima_equal_to_plain
-from .test_fused import loop_bodies, network_and_loss
+from .test_fused import loop_bodies, name_of, network_and_loss
 
 pytestmark = needs_compiler
 
@@ -53,7 +53,7 @@ def test_latents_of_a_processor_equal_plain_ones() -> None:
     @jax.jit
     def wide(scalars: Scalars, hidden: jax.Array) -> jax.Array:
         bound: Any = accelerate(reasoner).form(reasoner, "floyd_warshall")
-        latents = bound.processor.edge_latents(scalars, hidden)
+        latents = bound.processor.attend(scalars, hidden, None)[0]
         assert isinstance(latents, NarrowLatents)
         return latents.wide()
 
@@ -68,7 +68,7 @@ def test_kernels_run_once_per_step_and_direction() -> None:
     with emulated():
         program = jax.make_jaxpr(jax.grad(loss))(reasoner)
     forward, backward = (
-        Counter(eqn.params["kernel"].name for eqn in body if eqn.primitive.name == "fused_kernel")
+        Counter(name_of(eqn.params["kernel"]) for eqn in body if eqn.primitive.name == "fused_kernel")
         for body in loop_bodies(program.jaxpr)
         if any(eqn.primitive.name == "fused_kernel" for eqn in body)
     )

@@ -9,7 +9,7 @@ from narkit.fused import over_time
 from narkit.fused.over_time import Columns
 
 from .emulation import emulated, needs_compiler
-from .plain_over_time import CAPACITY, assert_equal_to_plain, only_sums, several
+from .plain_over_time import CAPACITY, assert_equal_to_plain, only_sums, reference, several
 
 LAST = jnp.full(3, CAPACITY, jnp.int32)
 
@@ -49,7 +49,7 @@ def test_factors_are_rounded_to_tf32():
     products = [(Columns(x, 0, 20), Columns(y, 0, 50)), (Columns(y, 0, 50), Columns(y, 0, 50))]
     with emulated():
         (have, square), _ = over_time.evaluate(products, [], jnp.asarray(CAPACITY, jnp.int32), LAST)
-    (want, squared), _ = over_time.reference(products, [], CAPACITY)
+    (want, squared), _ = reference(products, [], CAPACITY)
     # Each summand is off by up to 2 * 2^-11 of itself, and 150 of about one are summed.
     np.testing.assert_allclose(have, want, atol=0.03)
     np.testing.assert_allclose(square, squared, atol=0.03, rtol=1e-3)
@@ -76,7 +76,7 @@ def test_samples_that_have_ended_count_for_nothing(each: int, beyond: float) -> 
     with emulated():
         steps = jnp.asarray(CAPACITY, jnp.int32)
         have = over_time.evaluate([(x[0], y[0]) for x, y in factors], [summed[0]], steps, jnp.asarray(last, jnp.int32))
-    want = over_time.reference([(x[1], y[1]) for x, y in factors], [summed[1]], CAPACITY)
+    want = reference([(x[1], y[1]) for x, y in factors], [summed[1]], CAPACITY)
     jax.tree.map(np.testing.assert_array_equal, have, want)
 
 

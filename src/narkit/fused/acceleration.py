@@ -59,37 +59,24 @@ NETWORK_PARTS = ("processor", "decoders")
 
 def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration:
     """See `narkit.fused.accelerate`."""
-    if isinstance(network, Reasoner):
-        return _accelerate_reasoner(network, unrolling)
-    if isinstance(network, TripletEdgeAttention):
-        return _accelerate_attention(network)
-    known = "narkit.Reasoner or narkit.TripletEdgeAttention"
-    return _refused(f"expected a {known}, got a {type(network).__name__}", ("network",))
-
-
-def _accelerate_reasoner(network: Reasoner, unrolling: Unrolling | None) -> Acceleration:
+    if not isinstance(network, Reasoner | TripletEdgeAttention):
+        known = "narkit.Reasoner or narkit.TripletEdgeAttention"
+        return _refused(f"expected a {known}, got a {type(network).__name__}", ("network",))
+    parts = NETWORK_PARTS if isinstance(network, Reasoner) else ("attention",)
     reason = availability.refusal()
     if reason is not None:
-        return _refused(reason, NETWORK_PARTS)
+        return _refused(reason, parts)
     try:
+        if isinstance(network, TripletEdgeAttention):
+            check_attention(network, rectified=False)
+            return Acceleration(FusedTripletEdgeAttention(network), {}, parts)
         check_network(network, unrolling)
     except Refusal as refusal:
-        return _refused(str(refusal), NETWORK_PARTS)
+        return _refused(str(refusal), parts)
     places = (Place.of(network, algorithm) for algorithm in network.algorithms)
     reasons = (recognise_processor(network.processor, place)[1] for place in places)
     reason = next(filter(None, reasons), "")
-    return Acceleration(reasoner.bind, {"processor": reason} if reason else {}, NETWORK_PARTS)
-
-
-def _accelerate_attention(layer: TripletEdgeAttention) -> Acceleration:
-    reason = availability.refusal()
-    if reason is not None:
-        return _refused(reason, ("attention",))
-    try:
-        check_attention(layer, rectified=False)
-    except Refusal as refusal:
-        return _refused(str(refusal), ("attention",))
-    return Acceleration(FusedTripletEdgeAttention(layer), {}, ("attention",))
+    return Acceleration(reasoner.bind, {"processor": reason} if reason else {}, parts)
 
 
 def _refused(reason: str, parts: tuple[str, ...]) -> Acceleration:

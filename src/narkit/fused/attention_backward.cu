@@ -19,17 +19,8 @@
 // read, and those of the latter written.
 
 #define ATTENTION 1
-#define RECORDED (FEATURES ? N + 1 : N + 1 + P)
-#if N > 1200  // beyond 1,289 nodes an int cannot count all records
-#define RECORD ((long long)RECORDED)
-#else
-#define RECORD RECORDED
-#endif
 #include "half.cuh"
 #include "triplets.cuh"
-#ifndef ADDED
-#define ADDED 0
-#endif
 #include "attention_cell.cuh"
 
 // In one piece, which the compiler does not see for itself.
@@ -123,12 +114,6 @@ __device__ __forceinline__ void keep_scalars(Share* of_row, const float (&sums)[
                     sums[step][2 * half + 1]);
 }
 
-template <int COUNT>
-__device__ __forceinline__ void clear(float (&sums)[COUNT][4]) {
-#pragma unroll
-  for (int i = 0; i < 4 * COUNT; ++i) sums[i / 4][i % 4] = 0.0f;
-}
-
 // What pairs (a, b) add to t, with both nodes.
 __device__ __forceinline__ void stage_pairs(
     BackwardMemory& shared, const float* terms, const Operands& operands, const Cell& cell) {
@@ -185,13 +170,11 @@ __device__ __forceinline__ void visit(
       }
     }
   }
-  float of_e3[2][SCALAR_STEPS][4];
-  clear(of_e3[0]), clear(of_e3[1]);
+  float of_e3[2][SCALAR_STEPS][4] = {};
 #if SHARES_E1
   shared.weighted_e1[threadIdx.x] = WeightedDirections(triplet, attention);
 #else
-  float of_e1[2][COLUMN_STEPS][4];
-  clear(of_e1[0]), clear(of_e1[1]);
+  float of_e1[2][COLUMN_STEPS][4] = {};
 #endif
 
   // What b has in shared memory; these move on with it.
@@ -203,7 +186,8 @@ __device__ __forceinline__ void visit(
 #pragma unroll 1
   for (int four = 0; four < FOURS; ++four) {
     float over_c[2][2][4];  // by tile and pair of nodes a; columns are b, twice each
-    clear(over_c[0]), clear(over_c[1]);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) over_c[i / 8][i / 4 % 2][i % 4] = 0.0f;
 
 #pragma unroll 1
     for (int column = at.g; column > at.g - 8; column -= 2) {  // those of the next b are 0 and 1
@@ -212,8 +196,7 @@ __device__ __forceinline__ void visit(
       for (int i = 0; i < 4 * HALVES; ++i) d[i] = packed[i];
 #pragma unroll
       for (int half = 0; half < HALVES; ++half) starts[half] = packed[4 * HALVES + half];
-      float of_scalars[SCALAR_STEPS][4];
-      clear(of_scalars);
+      float of_scalars[SCALAR_STEPS][4] = {};
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
         u32 bc[2 * HALVES], over_a[2 * HALVES];
@@ -263,8 +246,7 @@ __device__ __forceinline__ void visit(
 #else
     const WeightedDirections weighted_e1(triplet, attention);
 #endif
-    float of_scalars[SCALAR_STEPS][4];
-    clear(of_scalars);
+    float of_scalars[SCALAR_STEPS][4] = {};
     Four of_j;
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
@@ -315,14 +297,12 @@ __device__ __forceinline__ void visit(
   }
 
   // The sums over b.
-  float of_e2[2][SCALAR_STEPS][4];
-  clear(of_e2[0]), clear(of_e2[1]);
+  float of_e2[2][SCALAR_STEPS][4] = {};
   const WeightedDirections weighted_e2(triplet + P * H, attention);
 #pragma unroll
   for (int a = 0; a < 4; ++a) {
     const int row = ROW_OF_A + a * HALVES;
-    float of_scalars[SCALAR_STEPS][4];
-    clear(of_scalars);
+    float of_scalars[SCALAR_STEPS][4] = {};
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
 #pragma unroll
@@ -382,10 +362,7 @@ __device__ __forceinline__ void visit(
       }
     }
 #pragma unroll
-  for (int f = 0; f < 4; ++f) {
-    to_weight.v[f] += __shfl_xor_sync(0xffffffff, to_weight.v[f], 1);
-    to_weight.v[f] += __shfl_xor_sync(0xffffffff, to_weight.v[f], 2);
-  }
+  for (int f = 0; f < 4; ++f) to_weight.v[f] = sum_over_quad(to_weight.v[f]);
   if (at.q == 0) {
     const float* of_warp = to_weight.v;
     float4 value = make_float4(factor * of_warp[0], factor * of_warp[1], factor * of_warp[2], factor * of_warp[3]);

@@ -238,8 +238,7 @@ __device__ __forceinline__ void stage_logits(
   shared.totals[share][a][c] = total;
 #pragma unroll
   for (int p = 0; p < P; ++p) shared.mixed[share][a][c][p] = mixed[p];
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, step));
+  highest = highest_of_lanes(highest);
   if (threadIdx.x % 32 == 0) shared.highest[threadIdx.x / 32] = highest;
 }
 

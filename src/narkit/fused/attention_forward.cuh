@@ -2,12 +2,6 @@
 // FEATURES, in latent_features.cu.
 
 #if ATTENTION
-#ifndef FEATURES
-#define FEATURES 0
-#endif
-#ifndef ADDED
-#define ADDED 0  // whether logits get what others have found for every triplet
-#endif
 #define CHUNKS ((N + 15) / 16)  // of sixteen nodes k
 // Warps that share 4 x 4 edges, where there are too few of these for all: each has some features, later some senders.
 #define SHARING (SENDERS < 4 * WARPS ? 4 * WARPS / SENDERS : 1)
@@ -80,7 +74,6 @@ __device__ __forceinline__ void stage(
 
 // The attention of 4 x 4 edges by one warp, or by SHARING of them: mixed scalars to shared memory, with SAVE the record
 // to global memory. With FEATURES these are written to global memory instead, with all else that latents are made of.
-template <bool SAVE>
 __device__ __forceinline__ void attend(
     AttentionMemory& shared, const float* terms, const float* scalars, int first_i, int first_j,
 #if FEATURES
@@ -121,11 +114,7 @@ __device__ __forceinline__ void attend(
       of_jk[a].load(edge(scalars, last(first_j + a), last(k[0])), edge(scalars, last(first_j + a), last(k[1])));
     }
     const float* x_k[2] = {terms + last(k[0]) * TERMS + 2 * H, terms + last(k[1]) * TERMS + 2 * H};
-    float logits[4][4];
-#pragma unroll
-    for (int a = 0; a < 4; ++a)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) logits[a][e] = 0.0f;
+    float logits[4][4] = {};
 #pragma unroll 1
     for (int tile = part * (H / 16 / SHARING); tile < (part + 1) * (H / 16 / SHARING); ++tile) {
       const int feature = 32 * at.q + 4 * tile;
@@ -269,7 +258,7 @@ __device__ __forceinline__ void attend(
     mix.add(shared.of_edges[threadIdx.x / 32], part, 16 * chunk);
     __syncwarp();  // all have read the logits
   }
-  mix.template write<SAVE>(part, scalars, maxima, features, record);
+  mix.write(part, scalars, maxima, features, record);
 #else
       float logit[2], higher = highest[a];
 #pragma unroll

@@ -29,6 +29,26 @@
 
 __device__ __forceinline__ int row_of(int seed, bool timed, int now) { return timed ? seed * CAPACITY + now : seed; }
 
+#if defined(N) && defined(SAMPLES)
+// The sample of a block, of which each has so many.
+struct Sample {
+  int seed, sample;
+  long long index;  // over all seeds
+  __device__ Sample(int blocks) {
+    seed = blockIdx.z;
+    sample = blockIdx.x / blocks;
+    index = (long long)seed * SAMPLES + sample;
+  }
+  // The index in an array that may be a stack over time.
+  __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
+};
+#endif
+
+#ifdef N
+// Nodes beyond the last are read as the last.
+__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
+#endif
+
 typedef unsigned int u32;
 typedef unsigned short bf16;
 
@@ -95,11 +115,16 @@ __device__ __forceinline__ float dot_absolute(float4 a, float4 t, float start) {
   return fmaf(a.x, fabsf(t.x), fmaf(a.y, fabsf(t.y), fmaf(a.z, fabsf(t.z), fmaf(a.w, fabsf(t.w), start))));
 }
 
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+
 // How much of the gradient of max(one, other) the one gets: half of it goes to each of two that are equal.
 __device__ __forceinline__ float share(float one, float other) { return saturated_fma(one - other, 1e30f, 0.5f); }
 
 // This lane's part of a vector.
 __device__ __forceinline__ float4 features(const float* vector) { return ((const float4*)vector)[threadIdx.x % 32]; }
+
+// The same for all lanes, which the compiler would not know otherwise.
+__device__ __forceinline__ int warp_number() { return (int)__shfl_sync(0xffffffff, (u32)(threadIdx.x / 32), 0); }
 
 // Sums over the lanes l, l + COUNT, l + 2 COUNT, ...
 template <int COUNT>
@@ -111,6 +136,18 @@ __device__ __forceinline__ float sum_over_groups(float value) {
 
 __device__ __forceinline__ float exchange_lanes(float value, int step) {
   return __shfl_xor_sync(0xffffffff, value, step);
+}
+
+// Sums over four neighbouring lanes, which have columns of the same row where the matrix units have written.
+__device__ __forceinline__ float sum_over_quad(float value) {
+  value += exchange_lanes(value, 1);
+  return value + exchange_lanes(value, 2);
+}
+
+__device__ __forceinline__ float highest_of_lanes(float value) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) value = fmaxf(value, exchange_lanes(value, step));
+  return value;
 }
 
 // Combines COUNT values over the lanes whose numbers differ by multiples of FROM, below TO; afterwards lane l has the

@@ -104,20 +104,17 @@ def bind_decoders(
     """
     on_nodes, columns = decoders.on_nodes(bases)
     graph = _graph_decoders(decoders, spec, bases, columns, row_columns)
-    pointers = []
-    for name, decoder in decoders.by_probe.items():
-        pointer = None
-        if decoder.score is not None:
-            own = (decoder.on_edges[0], decoder.score)
-            pointer = FusedPointerDecoder.of(spec[name], columns[name], *own, bases.edge, decoders.latent_sizes)
-        pointers.append(pointer)
+    pointers = tuple(
+        FusedPointerDecoder.of(spec[name], columns[name], decoder, bases.edge, decoders.latent_sizes)
+        for name, decoder in decoders.by_probe.items()
+    )
     probes = tuple((name, spec[name]) for name in decoders.by_probe)
     kinds = tuple(spec[name].kind for name in decoded_together(probes))
     return FusedDecoders(
         probes=probes,
         columns=tuple(columns.values()),
         on_nodes=_node_weights(on_nodes, len(bases.graph.directions)),
-        pointers=tuple(pointers),
+        pointers=pointers,
         edges=FusedEdgeDecoders(decoders.on_edges(spec, bases), kinds, decoders.num_pointer_columns),
         graph=graph,
         edge_pointers=tuple(

@@ -23,8 +23,6 @@
 #define TILE_WORDS (FRAGMENTS * 32)     // of sixteen bytes
 #define EDGE_WARPS 8
 
-__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
-
 __device__ __forceinline__ long long sample_index() { return (long long)blockIdx.z * SAMPLES + blockIdx.y; }
 
 #if defined(BUILD_pair_vectors)
@@ -59,13 +57,7 @@ extern "C" __global__ void __launch_bounds__(32 * EDGE_WARPS, 2) pair_vectors(
   const bf16* left = rows + (warp / 4 * 64 + lane % 16) * TILE_STRIDE + lane / 16 * 8;
 #pragma unroll 1
   for (int kind = 0; kind < 4; ++kind) {
-    float sums[4][4][4];
-#pragma unroll
-    for (int m = 0; m < 4; ++m)
-#pragma unroll
-      for (int n = 0; n < 4; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sums[m][n][e] = 0.0f;
+    float sums[4][4][4] = {};
     const uint4* right = weights + (kind * (H / 16) * (H / 16) + fragment) * 32 + lane;
 #pragma unroll
     for (int k = 0; k < H / 16; ++k) {
@@ -194,15 +186,7 @@ __device__ __forceinline__ void sum_triplets(
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     // Edge (a, b) has the columns 2 b and 2 b + 1, one for the high and one for the low part of a.
-    float logits[4][2][4], on_jk[2][4];
-#pragma unroll
-    for (int s = 0; s < 2; ++s)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        on_jk[s][e] = 0.0f;
-#pragma unroll
-        for (int a = 0; a < 4; ++a) logits[a][s][e] = 0.0f;
-      }
+    float logits[4][2][4] = {}, on_jk[2][4] = {};
 #pragma unroll 1
     for (int fragment = 0; fragment < FRAGMENTS; ++fragment) {
       const int step = chunk * FRAGMENTS + fragment;
@@ -276,17 +260,13 @@ __device__ __forceinline__ void mix_values(
     EdgeMemory& shared, const uint4* values, int i, int i_in_block, int block_j, float* latents) {
   const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   const int edges[2] = {i_in_block * 16 + g, i_in_block * 16 + g + 8};
-  float highest[2] = {NEVER, NEVER}, total[2] = {0.0f, 0.0f}, sums[2 * FRAGMENTS][4];
+  float highest[2] = {NEVER, NEVER}, total[2] = {0.0f, 0.0f}, sums[2 * FRAGMENTS][4] = {};
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
 #pragma unroll 1
     for (int chunk = 0; chunk < CHUNKS; ++chunk) highest[r] = fmaxf(highest[r], shared.highest[edges[r]][chunk]);
     if (highest[r] == NEVER) highest[r] = 0.0f;  // no third node is allowed: all weights are zero
   }
-#pragma unroll
-  for (int n = 0; n < 2 * FRAGMENTS; ++n)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sums[n][e] = 0.0f;
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     u32 weights[4];
@@ -308,9 +288,7 @@ __device__ __forceinline__ void mix_values(
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int j = 16 * block_j + g + 8 * r;
-#pragma unroll
-    for (int step = 1; step < 4; step *= 2) total[r] += __shfl_xor_sync(0xffffffff, total[r], step);
-    const float scale = total[r] == 0.0f ? 0.0f : 1.0f / total[r];
+    const float sum = sum_over_quad(total[r]), scale = sum == 0.0f ? 0.0f : 1.0f / sum;
 #pragma unroll
     for (int n = 0; n < 2 * FRAGMENTS; ++n) {
       float2 both = make_float2(scale * sums[n][2 * r], scale * sums[n][2 * r + 1]);

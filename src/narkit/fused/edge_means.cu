@@ -3,12 +3,6 @@
 //
 // Compiled for one number of nodes N and of samples SAMPLES. blockIdx.z is the seed.
 
-__device__ __forceinline__ float highest_of_lanes(float value) {
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, step));
-  return value;
-}
-
 // Of the softmax over the numbers of a row, for all lanes of a warp.
 struct Softmax {
   float highest, share;
@@ -28,9 +22,9 @@ struct Softmax {
 // A block has a sample: first what the softmaxes need, then the means.
 extern "C" __global__ void __launch_bounds__(32 * MEANS_WARPS) edge_means_forward(
     const float* logits, TIME_PARAMETERS float* means) {
-  const int seed = blockIdx.z, sample = blockIdx.x;
-  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * N;
-  means += ((long long)seed * SAMPLES + sample) * N * N * 2;
+  const Sample sample(1);
+  logits += sample.at(TIMED_logits, NOW) * N * N * N;
+  means += sample.index * N * N * 2;
   float2* softmaxes = (float2*)memory;
   for (int edge = threadIdx.x / 32; edge < N * N; edge += MEANS_WARPS) {
     const Softmax softmax(logits + edge * N);
@@ -55,12 +49,13 @@ extern "C" __global__ void __launch_bounds__(32 * MEANS_WARPS) edge_means_forwar
 // comes in `given`.
 extern "C" __global__ void __launch_bounds__(32 * MEANS_WARPS) edge_means_backward(
     const float* logits, const float* given, const float* d_means, TIME_PARAMETERS float* d_logits) {
-  const int seed = blockIdx.z, sample = blockIdx.x / N, i = blockIdx.x % N, lane = threadIdx.x % 32;
-  const long long index = (long long)seed * SAMPLES + sample, edges = (long long)i * N * N;
-  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * N + edges;
-  given += ((long long)row_of(seed, TIMED_given, NOW) * SAMPLES + sample) * N * N * N + edges;
-  d_logits += index * N * N * N + edges;
-  d_means += index * N * N * 2;
+  const Sample sample(N);
+  const int i = blockIdx.x % N, lane = threadIdx.x % 32;
+  const long long edges = (long long)i * N * N;
+  logits += sample.at(TIMED_logits, NOW) * N * N * N + edges;
+  given += sample.at(TIMED_given, NOW) * N * N * N + edges;
+  d_logits += sample.index * N * N * N + edges;
+  d_means += sample.index * N * N * 2;
   for (int j = threadIdx.x / 32; j < N; j += MEANS_WARPS) {
     const Softmax softmax(logits + j * N);
     const auto d = [&](int k) { return (d_means[(j * N + k) * 2] + d_means[(i * N + k) * 2 + 1]) / N; };

@@ -11,8 +11,6 @@
 #define ROW 144        // floats between rows of features in shared memory: neighbours begin 16 banks apart
 #define SMALL (P + 3)  // rows of small gradients: D, c, w, and summands of the bias
 
-__device__ __forceinline__ int at_most(int value, int limit) { return value < limit ? value : limit; }
-
 #if defined(BUILD_edge_pointer_forward)
 // Lanes l of a warp with the same l / 4 have the same edges, two per lane, and share the features: lane l takes four
 // neighbouring ones of every 16. A block has TILE_I x TILE_J edges, at most 64.
@@ -46,12 +44,12 @@ __device__ __forceinline__ float dot_max(float4 w, float4 a, float4 b, float sta
 extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_forward(
     const float* __restrict__ nodes, const float* __restrict__ edges, const float* directions, const float* offset,
     const float* score, const float* bias, TIME_PARAMETERS float* logits) {
-  const int seed = blockIdx.z, sample = blockIdx.x / TILES, tile = blockIdx.x % TILES;
-  const int first_i = tile / TILES_J * TILE_I, first_j = tile % TILES_J * TILE_J, first_k = blockIdx.y * TARGETS;
-  const long long index = (long long)seed * SAMPLES + sample;
-  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
-  edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
-  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * N;
+  const Sample sample(TILES);
+  const int tile = blockIdx.x % TILES, first_k = blockIdx.y * TARGETS;
+  const int first_i = tile / TILES_J * TILE_I, first_j = tile % TILES_J * TILE_J;
+  nodes += sample.at(TIMED_nodes, NOW) * N * WIDTH;
+  edges += sample.at(TIMED_edges, NOW) * N * N * EDGE_SIZE;
+  logits += sample.at(TIMED_logits, NOW) * N * N * N;
 
   float* first_rows = (float*)memory;
   float* second_rows = first_rows + TILE_I * ROW;
@@ -61,23 +59,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_forward(
   volatile float* scalars = weights + (1 + P) * H;
   {
     const int h = threadIdx.x;
-    const float added = DENSE ? 0.0f : offset[seed * H + h];
+    const float added = DENSE ? 0.0f : offset[sample.seed * H + h];
 #pragma unroll
     for (int r = 0; r < TILE_I; ++r)
-      first_rows[r * ROW + h] = nodes[at_most(first_i + r, N - 1) * WIDTH + FIRST + h] + added;
+      first_rows[r * ROW + h] = nodes[last(first_i + r) * WIDTH + FIRST + h] + added;
 #pragma unroll
     for (int r = 0; r < TILE_J; ++r)
-      second_rows[r * ROW + h] = nodes[at_most(first_j + r, N - 1) * WIDTH + SECOND + h];
+      second_rows[r * ROW + h] = nodes[last(first_j + r) * WIDTH + SECOND + h];
 #pragma unroll
     for (int r = 0; r < TARGETS; ++r)
-      third_rows[r * H + h] = nodes[at_most(first_k + r, N - 1) * WIDTH + THIRD + h];
-    weights[h] = score[seed * H + h];
+      third_rows[r * H + h] = nodes[last(first_k + r) * WIDTH + THIRD + h];
+    weights[h] = score[sample.seed * H + h];
     if (!DENSE) {
 #pragma unroll
-      for (int p = 0; p < P; ++p) weights[(1 + p) * H + h] = directions[(seed * P + p) * H + h];
+      for (int p = 0; p < P; ++p) weights[(1 + p) * H + h] = directions[(sample.seed * P + p) * H + h];
 #pragma unroll 2
       for (int e = threadIdx.x; e < TILE_I * TILE_J * P; e += THREADS) {
-        const int i = at_most(first_i + e / P / TILE_J, N - 1), j = at_most(first_j + e / P % TILE_J, N - 1);
+        const int i = last(first_i + e / P / TILE_J), j = last(first_j + e / P % TILE_J);
         scalars[e % P * MAX_EDGES + e / P] = edges[((long long)i * N + j) * P + e % P];
       }
     }
@@ -90,10 +88,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_forward(
   float sums[EDGES][PADDED];
 #pragma unroll
   for (int m = 0; m < EDGES; ++m) {
-    mine[m] = at_most(8 * (EDGES * warp + m) + lane / 4, TILE_I * TILE_J - 1);
+    mine[m] = min(8 * (EDGES * warp + m) + lane / 4, TILE_I * TILE_J - 1);
     row[m] = mine[m] / TILE_J;
     column[m] = mine[m] % TILE_J;
-    edge[m] = at_most(first_i + row[m], N - 1) * N + at_most(first_j + column[m], N - 1);
+    edge[m] = last(first_i + row[m]) * N + last(first_j + column[m]);
 #pragma unroll
     for (int k = 0; k < PADDED; ++k) sums[m][k] = 0.0f;
   }
@@ -132,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_forward(
     for (int e = 0; e < PADDED / 4; ++e) {
       const int k = part * (PADDED / 4) + e;
       if (valid && k < TARGETS && first_k + k < N)
-        logits[(long long)edge[m] * N + first_k + k] = sums[m][e] + bias[seed];
+        logits[(long long)edge[m] * N + first_k + k] = sums[m][e] + bias[sample.seed];
     }
   }
 }
@@ -179,31 +177,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_backward(
   float* shared_directions = results + TILE * ROW;
 
   const float weight = score[seed * H + h], added = DENSE ? 0.0f : offset[seed * H + h];
-  float direction[P], of_directions[P], of_offset = 0.0f, of_score = 0.0f, of_bias = 0.0f;
+  float direction[P], of_directions[P] = {}, of_offset = 0.0f, of_score = 0.0f, of_bias = 0.0f;
 #pragma unroll
   for (int p = 0; p < P; ++p) {
-    of_directions[p] = 0.0f;
     direction[p] = DENSE ? 0.0f : directions[(seed * P + p) * H + h];
     if (!DENSE) shared_directions[p * H + h] = direction[p];
   }
 
 #pragma unroll 1
   for (int first_k = 0; first_k < N; first_k += TARGETS) {
-    float to[TARGETS], won[TARGETS], total = 0.0f;  // won: sums over ij of g m
+    float to[TARGETS], won[TARGETS] = {}, total = 0.0f;  // won: sums over ij of g m
 #pragma unroll
-    for (int k = 0; k < TARGETS; ++k) {
-      to[k] = nodes[at_most(first_k + k, N - 1) * WIDTH + THIRD];
-      won[k] = 0.0f;
-    }
-    const int last_i = at_most(group * ROWS + ROWS, N);
+    for (int k = 0; k < TARGETS; ++k) to[k] = nodes[last(first_k + k) * WIDTH + THIRD];
+    const int last_i = min(group * ROWS + ROWS, N);
 #pragma unroll 1
     for (int first_i = group * ROWS; first_i < last_i; first_i += STRIP) {
-      float row[STRIP], of_row[STRIP];
+      float row[STRIP], of_row[STRIP] = {};
 #pragma unroll
-      for (int r = 0; r < STRIP; ++r) {
-        row[r] = nodes[at_most(first_i + r, N - 1) * WIDTH + FIRST] + added;
-        of_row[r] = 0.0f;
-      }
+      for (int r = 0; r < STRIP; ++r) row[r] = nodes[last(first_i + r) * WIDTH + FIRST] + added;
 #pragma unroll 1
       for (int first_j = 0; first_j < N; first_j += COLUMNS) {
         __syncthreads();
@@ -278,9 +269,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_backward(
           const int mine = threadIdx.x / 4, part = threadIdx.x % 4;
           const int i = first_i + mine / COLUMNS, j = first_j + mine % COLUMNS;
           const bool valid = i < last_i && j < N;
-          float of_scalars[P];
-#pragma unroll
-          for (int p = 0; p < P; ++p) of_scalars[p] = 0.0f;
+          float of_scalars[P] = {};
           if (valid) {
 #pragma unroll 1
             for (int at = 4 * part; at < H; at += 16) {
@@ -292,8 +281,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5) edge_pointer_backward(
           }
 #pragma unroll
           for (int p = 0; p < P; ++p) {
-            of_scalars[p] += __shfl_xor_sync(0xffffffff, of_scalars[p], 1);
-            of_scalars[p] += __shfl_xor_sync(0xffffffff, of_scalars[p], 2);
+            of_scalars[p] = sum_over_quad(of_scalars[p]);
             if (valid && p % 4 == part) put(d_edges + ((long long)i * N + j) * P + p, of_scalars[p], first_k == 0);
           }
         }

@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel
-from narkit.fused.pointer import PointerWeights, _operands, at_columns
+from narkit.fused.pointer import PointerWeights, at_columns, operands_of, with_scalars
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
@@ -31,42 +31,26 @@ MOST_NODES_OF_MEANS = 100  # what the softmaxes of a sample need stays in shared
 
 def edge_pointer_logits(
     nodes: Float[Array, "sample node width"],
-    first: int,
-    second: int,
-    third: int,
     edges: Float[Array, "sample node node _"],
     weights: PointerWeights,
+    columns: tuple[int, ...],
 ) -> Float[Array, "sample node node node"]:
     """How strongly every edge from i to j points to every node k.
 
-    a, b and d begin at `first`, `second` and `third` of a node's row. `edges` has the scalars (i, j, scalar), or the
-    features themselves.
+    `columns` are those of a node's row where a, b and d begin. `edges` has the scalars (i, j, scalar), or the features
+    themselves.
     """
-    return _logits(nodes, *_with_scalars(edges, weights), (first, second, third))
+    return _logits(nodes, *with_scalars(edges, weights), columns)
 
 
-def edge_pointer_logits_and_means(
-    nodes: Float[Array, "sample node width"],
-    first: int,
-    second: int,
-    third: int,
-    edges: Float[Array, "sample node node _"],
-    weights: PointerWeights,
+def with_means(
+    logits: Float[Array, "sample node node node"],
 ) -> tuple[Float[Array, "sample node node node"], Float[Array, "sample node node 2"]]:
-    """The same, and the mean of the softmax over k, over the edges that enter a node and over those that leave it."""
-    edges, weights = _with_scalars(edges, weights)
-    if nodes.shape[1] > MOST_NODES_OF_MEANS:
-        logits = _logits(nodes, edges, weights, (first, second, third))
+    """The logits, and the mean of their softmax over k: over the edges that enter a node and those that leave it."""
+    if logits.shape[1] > MOST_NODES_OF_MEANS:
         probabilities = jax.nn.softmax(logits)
         return logits, jnp.stack([probabilities.mean(-3), probabilities.mean(-2)], axis=-1)
-    return _logits_and_means(nodes, edges, weights, (first, second, third))
-
-
-def _with_scalars(edges: Array, weights: PointerWeights) -> tuple[Array, PointerWeights]:
-    if weights.edges is None or edges.shape[-1]:
-        return edges, weights
-    edges = jnp.zeros((*edges.shape[:-1], 1))
-    return edges, weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
+    return _with_means(logits)
 
 
 def _evenly(n: int, at_most: int) -> int:
@@ -74,7 +58,7 @@ def _evenly(n: int, at_most: int) -> int:
     return -(-n // -(-n // at_most))
 
 
-def _macros(nodes: Array, edges: Array, dense: bool, columns: tuple[int, int, int]) -> dict[str, int]:
+def _macros(nodes: Array, edges: Array, dense: bool, columns: tuple[int, ...]) -> dict[str, int]:
     samples, n, width = nodes.shape
     tile_j = _evenly(n, 16)
     rows = STRIP * -(-n // (STRIP * MAX_GROUPS))
@@ -96,7 +80,7 @@ def _forward_only(nodes, edges, weights, columns):
         "edge_pointer.cu", "edge_pointer_forward", tuple(m.items()), grid, 4 * floats,
         rows_read=((0, "TIMED_nodes"), (1, "TIMED_edges")), rows_written=((0, "TIMED_logits"),),
     )  # fmt: skip
-    return kernel(*_operands(nodes, edges, weights), weights.bias, outputs=[((samples, n, n, n), jnp.float32)])[0]
+    return kernel(*operands_of(nodes, edges, weights), weights.bias, outputs=[((samples, n, n, n), jnp.float32)])[0]
 
 
 def _forward(nodes, edges, weights, columns):
@@ -115,7 +99,7 @@ def _backward(columns, saved, d_logits):
         rows_read=((0, "TIMED_nodes"), (1, "TIMED_edges"), (5, "TIMED_logits")), rows_written=((4, "TIMED_small"),),
     )  # fmt: skip
     d_first, d_second, d_third, d_edges, small = kernel(
-        *_operands(nodes, edges, weights), d_logits,
+        *operands_of(nodes, edges, weights), d_logits,
         outputs=[
             ((samples, n, H), jnp.float32),
             ((samples, groups, n, H), jnp.float32),
@@ -151,23 +135,20 @@ def _means(logits: Array) -> Array:
     return kernel(logits, outputs=[((samples, n, n, 2), jnp.float32)])[0]
 
 
-def _both_forward_only(nodes, edges, weights, columns):
-    logits = _forward_only(nodes, edges, weights, columns)
+@jax.custom_vjp
+def _with_means(logits):
     return logits, _means(logits)
 
 
-def _both_forward(nodes, edges, weights, columns):
-    logits = checkpoint_name(_forward_only(nodes, edges, weights, columns), SAVED)
-    return (logits, _means(logits)), (nodes, edges, weights, logits)
+def _means_forward(logits):
+    logits = checkpoint_name(logits, SAVED)
+    return (logits, _means(logits)), logits
 
 
-def _both_backward(columns, saved, cotangents):
-    *others, logits = saved
+def _means_backward(logits, cotangents):
     rows_read = ((0, "TIMED_logits"), (1, "TIMED_given"))
     kernel = _means_kernel("edge_means_backward", logits, logits.shape[1], 0, *rows_read)
-    (d_logits,) = kernel(logits, *cotangents, outputs=[(logits.shape, jnp.float32)])
-    return _backward(columns, others, d_logits)
+    return tuple(kernel(logits, *cotangents, outputs=[(logits.shape, jnp.float32)]))
 
 
-_logits_and_means: Any = jax.custom_vjp(_both_forward_only, nondiff_argnums=(3,))
-_logits_and_means.defvjp(_both_forward, _both_backward)
+_with_means.defvjp(_means_forward, _means_backward)

@@ -16,8 +16,6 @@ struct Value {
   int kind, first, width;
 };
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-
 // Replaces the logits of an edge by values, or, with `d`, the gradients of values by those of logits.
 __device__ __forceinline__ void soften(float (&x)[LOGITS], float* d) {
   const Value values[] = {VALUES};
@@ -48,10 +46,6 @@ __device__ __forceinline__ void soften(float (&x)[LOGITS], float* d) {
 // The features of an edge, m.
 struct Features {
   float4 fours[FOURS];
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int k = 0; k < FOURS; ++k) fours[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  }
   __device__ __forceinline__ void load(const float* from) {
 #pragma unroll
     for (int k = 0; k < FOURS; ++k) {
@@ -123,28 +117,28 @@ extern "C" __global__ void __launch_bounds__(THREADS) edge_readout_forward(
     const float* given,
 #endif
     OF_LATENTS TIME_PARAMETERS float* logits, float* values) {
-  const int seed = blockIdx.z, sample = blockIdx.x, edge = blockIdx.y * THREADS + threadIdx.x;
-  const long long index = (long long)seed * SAMPLES + sample;
+  const Sample sample(1);
+  const int edge = blockIdx.y * THREADS + threadIdx.x;
 #if LATENTS
-  const Latents latents(out, out_bias, weight, seed);
+  const Latents latents(out, out_bias, weight, sample.seed);
 #endif
   if (edge >= N * N) return;
-  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH + FIRST;
-  edges += (((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N + edge) * P;
-  logits += (((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N + edge) * LOGITS;
-  values += (index * N * N + edge) * LOGITS;
+  nodes += sample.at(TIMED_nodes, NOW) * N * WIDTH + FIRST;
+  edges += (sample.at(TIMED_edges, NOW) * N * N + edge) * P;
+  logits += (sample.at(TIMED_logits, NOW) * N * N + edge) * LOGITS;
+  values += (sample.index * N * N + edge) * LOGITS;
   float x[LOGITS];
 #pragma unroll
   for (int l = 0; l < LOGITS; ++l) {
-    x[l] = nodes[edge / N * WIDTH + l] + nodes[edge % N * WIDTH + LOGITS + l] + offset[seed * LOGITS + l];
+    x[l] = nodes[edge / N * WIDTH + l] + nodes[edge % N * WIDTH + LOGITS + l] + offset[sample.seed * LOGITS + l];
 #if GIVEN
-    x[l] += given[(index * N * N + edge) * LOGITS + l];
+    x[l] += given[(sample.index * N * N + edge) * LOGITS + l];
 #endif
-    for (int p = 0; p < P; ++p) x[l] = fmaf(edges[p], directions[(seed * P + p) * LOGITS + l], x[l]);
+    for (int p = 0; p < P; ++p) x[l] = fmaf(edges[p], directions[(sample.seed * P + p) * LOGITS + l], x[l]);
   }
 #if LATENTS
   Features m;
-  m.load(narrow + (((long long)row_of(seed, TIMED_narrow, NOW) * SAMPLES + sample) * N * N + edge) * FEATURES);
+  m.load(narrow + (sample.at(TIMED_narrow, NOW) * N * N + edge) * FEATURES);
   for (int h = 0; h < H; ++h) {
     const float latent = fmaxf(m.times(latents.row(h), latents.bias(h)), 0.0f);
 #pragma unroll
@@ -168,21 +162,20 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
     , float* d_narrow, float* small
 #endif
 ) {
-  const int seed = blockIdx.z, sample = blockIdx.x;
-  const long long index = (long long)seed * SAMPLES + sample;
+  const Sample sample(1);
 #if LATENTS
-  const Latents latents(out, out_bias, weight, seed);
-  narrow += ((long long)row_of(seed, TIMED_narrow, NOW) * SAMPLES + sample) * N * N * FEATURES;
-  d_narrow += index * N * N * FEATURES;
-  small += ((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * 2 * SMALL * H;
+  const Latents latents(out, out_bias, weight, sample.seed);
+  narrow += sample.at(TIMED_narrow, NOW) * N * N * FEATURES;
+  d_narrow += sample.index * N * N * FEATURES;
+  small += sample.at(TIMED_small, NOW) * 2 * SMALL * H;
 #endif
-  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N * LOGITS;
-  d_sums += ((long long)row_of(seed, TIMED_sums, NOW) * SAMPLES + sample) * N * N * LOGITS;
-  d_logits += index * N * N * LOGITS;
-  d_values += index * N * N * LOGITS;
-  d_nodes += index * N * 2 * LOGITS;
-  d_edges += index * N * N * P;
-  if (HAS_ENDED(index)) {
+  logits += sample.at(TIMED_logits, NOW) * N * N * LOGITS;
+  d_sums += sample.at(TIMED_sums, NOW) * N * N * LOGITS;
+  d_logits += sample.index * N * N * LOGITS;
+  d_values += sample.index * N * N * LOGITS;
+  d_nodes += sample.index * N * 2 * LOGITS;
+  d_edges += sample.index * N * N * P;
+  if (HAS_ENDED(sample.index)) {
     write_zeros(d_nodes, N * 2 * LOGITS, 2 * THREADS);
     write_zeros(d_edges, N * N * P, 2 * THREADS);
     write_zeros(d_sums, N * N * LOGITS, 2 * THREADS);
@@ -208,13 +201,12 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
     for (int p = 0; p < P; ++p) {
       float sum = 0.0f;
 #pragma unroll
-      for (int l = 0; l < LOGITS; ++l) sum = fmaf(d[l], directions[(seed * P + p) * LOGITS + l], sum);
+      for (int l = 0; l < LOGITS; ++l) sum = fmaf(d[l], directions[(sample.seed * P + p) * LOGITS + l], sum);
       d_edges[edge * P + p] = sum;
     }
 #if LATENTS
-    Features m, of_m;
+    Features m, of_m = {};
     m.load(narrow + edge * FEATURES);
-    of_m.clear();
     for (int h = 0; h < H; ++h)
       of_m.add(m.times(latents.row(h), latents.bias(h)) > 0.0f ? latents.pull(d, h) : 0.0f, latents.row(h));
     of_m.store(d_narrow + edge * FEATURES, 1);
@@ -224,13 +216,10 @@ extern "C" __global__ void __launch_bounds__(2 * THREADS) edge_readout_backward(
 #if LATENTS
   {  // A thread has a feature and every other edge.
     const int h = threadIdx.x % H, half = threadIdx.x / H;
-    float of_bias = 0.0f, of_weight[LOGITS];
+    float of_bias = 0.0f, of_weight[LOGITS] = {};
     const float bias = latents.bias(h);
-    Features column, of_out;
+    Features column, of_out = {};
     column.load(latents.shared + h * STRIDE);
-    of_out.clear();
-#pragma unroll
-    for (int l = 0; l < LOGITS; ++l) of_weight[l] = 0.0f;
 #pragma unroll 2
     for (int edge = half; edge < N * N; edge += 2) {
       Features m;

@@ -24,7 +24,7 @@ from narkit.loops.deferred_gradients import SAVED, STACKED
 
 
 class EdgeValueKind(enum.IntEnum):
-    """How values come from logits, as in edge_readout.cu."""
+    """How values come from logits, as in edge_readout.cu: all kinds that edges have. Names are those of `Kind`."""
 
     SCALAR = 0
     MASK = 1

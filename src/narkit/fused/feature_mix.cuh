@@ -57,7 +57,6 @@ struct FeatureMix {
     }
   }
 
-  template <bool SAVE>
   __device__ __forceinline__ void write(
       int part, const float* scalars, const float* maxima, float* features, float* record) {
     if (!is_mine(part) || i >= N || j >= N) return;

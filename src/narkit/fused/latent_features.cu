@@ -2,76 +2,45 @@
 // latent_features.py for the formulas.
 //
 // Compiled for one number of nodes N with TERMS terms each, of scalars per edge P (at least 1), of FEATURES per edge and
-// of samples SAMPLES. With ADDED the logits get further numbers, one per triplet. blockIdx.z is the seed. A block has
-// RECEIVERS nodes j and all nodes i, SENDERS at a time.
+// of samples SAMPLES. With ADDED the logits get further numbers, one per triplet; with SAVE these are kept for the
+// backward kernel. blockIdx.z is the seed. A block has RECEIVERS nodes j and all nodes i, SENDERS at a time.
 
 #define ATTENTION 1
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
 #define SENDER_BLOCKS ((N + SENDERS - 1) / SENDERS)
 #define BLOCKS_PER_SM (P > 8 ? 2 : 3)
-// Per edge: its logits over k and their normaliser. Beyond 1,289 nodes an int cannot count them all.
-#if N > 1200
-#define RECORD ((long long)(N + 1))
-#else
-#define RECORD (N + 1)
-#endif
 
 #include "half.cuh"
 #include "triplets.cuh"
 #include "attention_forward.cuh"
 
+#if defined(BUILD_features_forward)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) features_forward(
+    const float* terms, const float* scalars, const float* triplet, const float* attention,
 #if MAXIMA
-#define MAXIMA_PARAMETER const float* maxima,
-#else
-#define MAXIMA_PARAMETER
-#define maxima 0
+    const float* maxima,
 #endif
 #if ADDED
-#define ADDED_PARAMETER const float* added,
-#else
-#define ADDED_PARAMETER
-#define added 0
+    const float* added,
 #endif
-
-template <bool SAVE>
-__device__ __forceinline__ void forward(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* of_maxima,
-    const float* to_logits, int now, float* features, float* record) {
+    TIME_PARAMETERS float* features
+#if SAVE
+    , float* record
+#endif
+) {
+#if !MAXIMA
+  const float* maxima = 0;
+#endif
+#if !ADDED
+  const float* added = 0;
+#endif
+#if !SAVE
+  float* record = 0;
+#endif
   AttentionMemory& shared = *(AttentionMemory*)memory;
   const Sample at(RECEIVER_BLOCKS);
   const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
-  terms += at.at(TIMED_terms, now) * N * TERMS;
-  scalars += at.at(TIMED_scalars, now) * N * N * P;
-  triplet += at.seed * 3 * P * H;
-  attention += at.seed * H;
-  of_maxima += at.at(TIMED_maxima, now) * N * N * MAXIMA;
-  to_logits += ADDED ? at.index * N * N * (RECORD - 1) : 0;
-  features += at.at(TIMED_features, now) * N * N * FEATURES;
-  record += at.at(TIMED_record, now) * N * N * RECORD;
-  stage(shared, terms, triplet, attention);
-  __syncthreads();
-#pragma unroll 1
-  for (int first_i = threadIdx.x / 32 / SHARING * 4; first_i < SENDER_BLOCKS * SENDERS; first_i += 4 * WARPS / SHARING)
-#pragma unroll 1
-    for (int b = 0; b < RECEIVERS; b += 4)
-      attend<SAVE>(shared, terms, scalars, first_i, first_j + b, of_maxima, to_logits, features, record);
-}
-
-#if defined(BUILD_features_forward)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) features_forward(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, MAXIMA_PARAMETER
-    ADDED_PARAMETER float* features) {
-  forward<false>(terms, scalars, triplet, attention, maxima, added, 0, features, 0);
-}
-#endif
-
-#if defined(BUILD_features_forward_saving)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) features_forward_saving(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, MAXIMA_PARAMETER
-    ADDED_PARAMETER TIME_PARAMETERS float* features, float* record) {
-  const Sample at(RECEIVER_BLOCKS);
   if (HAS_ENDED(at.index)) {
-    const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
     features += (at.at(TIMED_features, NOW) * N * N + first_j) * FEATURES;
 #pragma unroll 1
     for (int i = 0; i < N; ++i)
@@ -83,6 +52,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) features_fo
 #endif
     return;
   }
-  forward<true>(terms, scalars, triplet, attention, maxima, added, NOW, features, record);
+  const int now = NOW;
+  terms += at.at(TIMED_terms, now) * N * TERMS;
+  scalars += at.at(TIMED_scalars, now) * N * N * P;
+  triplet += at.seed * 3 * P * H;
+  attention += at.seed * H;
+  maxima += at.at(TIMED_maxima, now) * N * N * MAXIMA;
+  added += ADDED ? at.index * N * N * (RECORD - 1) : 0;
+  features += at.at(TIMED_features, now) * N * N * FEATURES;
+  record += at.at(TIMED_record, now) * N * N * RECORD;
+  stage(shared, terms, triplet, attention);
+  __syncthreads();
+#pragma unroll 1
+  for (int first_i = threadIdx.x / 32 / SHARING * 4; first_i < SENDER_BLOCKS * SENDERS; first_i += 4 * WARPS / SHARING)
+#pragma unroll 1
+    for (int b = 0; b < RECEIVERS; b += 4)
+      attend(shared, terms, scalars, first_i, first_j + b, maxima, added, features, record);
 }
 #endif

@@ -101,7 +101,7 @@ def forward(terms: Array, scalars: Array, weights: FeatureWeights, options: Opti
     maxima = []
     if weights.maxima is not None:
         maxima = triplet_messages.forward(terms, scalars, weights.maxima, save=False)
-    return Made(_run("features_forward", terms, scalars, weights, maxima, options, None, ())[0], None)
+    return Made(_run(terms, scalars, weights, maxima, options, None, ())[0], None)
 
 
 def forward_saving(
@@ -113,11 +113,11 @@ def forward_saving(
         highest, winners = triplet_messages.forward(terms, scalars, weights.maxima, save=True)
         maxima = [highest]
     rows = ((*ROWS_READ, (4, "TIMED_maxima"))[: 2 + len(maxima)], ((0, "TIMED_features"), (1, "TIMED_record")))
-    features, record = _run("features_forward_saving", terms, scalars, weights, maxima, options, added, rows)
+    features, record = _run(terms, scalars, weights, maxima, options, added, rows)
     return Saved(features, record, winners)
 
 
-def _run(name: str, terms, scalars, weights, maxima: list[Array], options: Options, added, rows) -> list[Array]:
+def _run(terms, scalars, weights, maxima: list[Array], options: Options, added, rows) -> list[Array]:
     samples, n, _, num_scalars = scalars.shape
     tiling = Tiling.of(n)
     num_maxima = NUM_MAXIMA * len(maxima)
@@ -126,11 +126,11 @@ def _run(name: str, terms, scalars, weights, maxima: list[Array], options: Optio
         "N": n, "P": num_scalars, "SAMPLES": samples, "TERMS": terms.shape[-1], "SLOPE": float(options.slope),
         "SCALE": float(options.scale), "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers,
         "FEATURES": num_features, "VALUES_OF_JK": int(options.values_of_jk), "RESIDUAL": int(options.residual),
-        "MAXIMA": num_maxima, "ADDED": int(added is not None),
+        "MAXIMA": num_maxima, "ADDED": int(added is not None), "SAVE": int(bool(rows)),
     }  # fmt: skip
     shared = attention_bytes(n, num_scalars) + 4 * WARPS * 16 * 17
     grid = (samples * tiling.receiver_blocks, 1)
-    kernel = Kernel("latent_features.cu", name, tuple(macros.items()), grid, shared, *rows)
+    kernel = Kernel("latent_features.cu", "features_forward", tuple(macros.items()), grid, shared, *rows)
     outputs = [((samples, n, n, num_features), jnp.float32), ((samples, n, n, n + 1), jnp.float32)]
     to_logits = [] if added is None else [added]
     return kernel(terms, scalars, *weights.attention, *maxima, *to_logits, outputs=outputs[: 2 if rows else 1])

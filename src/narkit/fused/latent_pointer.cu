@@ -23,29 +23,19 @@ typedef Tiling<ROWS, MANY_WARPS> T;
 #define M_TILES T::MT
 #define N_TILES T::NT
 
-struct Tile {
-  int seed, sample, first_p, first_i;
-  long long index;  // of the sample, over all seeds
-  __device__ Tile(int sample_, int target_block, int source_block) {
-    seed = blockIdx.z;
-    sample = sample_;
-    first_p = target_block * TARGETS;
-    first_i = source_block * SOURCES;
-    index = (long long)seed * SAMPLES + sample;
-  }
-  // The index of the sample in an array that may be a stack over time.
-  __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
+struct Tile : Sample {
+  int first_p, first_i;
+  __device__ Tile(int blocks, int target_block, int source_block)
+      : Sample(blocks), first_p(target_block * TARGETS), first_i(source_block * SOURCES) {}
   __device__ int p_of(int row) const { return first_p + row / SOURCES; }
   __device__ int i_of(int row) const { return first_i + row % SOURCES; }
   // The edge of a row, counted from 0.
   __device__ int edge(int row) const {
     const int p = p_of(row), i = i_of(row);
-    return (p < N ? p : N - 1) * N + (i < N ? i : N - 1);
+    return last(p) * N + last(i);
   }
   __device__ bool has(int row) const { return p_of(row) < N && i_of(row) < N; }
 };
-
-__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
 
 // Whether there is a feature of this number: up to a multiple of eight, there are zeros in place of further ones.
 __device__ __forceinline__ bool has_feature(int f) { return FEATURES % 8 == 0 || f < FEATURES; }
@@ -140,11 +130,17 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
     , float* copy
 #endif
 ) {
+#if !SOFTMAX
+  float* probabilities = 0;
+#endif
+#if !TIMED_probabilities
+  float* copy = 0;
+#endif
   bf16* latents = (bf16*)memory;
   float *shares = (float*)(latents + ROWS * TILE_STRIDE), *scalars = shares + ROWS * T::N_WARPS;
   float* of_sources = scalars + ROWS * P;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  Tile tile(blockIdx.x / SOURCE_BLOCKS, 0, blockIdx.x % SOURCE_BLOCKS);
+  Tile tile(SOURCE_BLOCKS, 0, blockIdx.x % SOURCE_BLOCKS);
   const int seed = tile.seed, my_i = last(tile.i_of(T::row(0)));
   nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.at(TIMED_edges, NOW) * N * N * P;
@@ -153,12 +149,9 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
   if (HAS_ENDED(tile.index)) {
     const int count = min(N - tile.first_i, SOURCES) * N;
     write_zeros(logits + tile.first_i * N, count, MANY_THREADS);
-#if SOFTMAX
-    write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, MANY_THREADS);
-#endif
-#if TIMED_probabilities
-    write_zeros(copy + (tile.index * N + tile.first_i) * N, count, MANY_THREADS);
-#endif
+    if (SOFTMAX)
+      write_zeros(probabilities + (tile.at(TIMED_probabilities, NOW) * N + tile.first_i) * N, count, MANY_THREADS);
+    if (TIMED_probabilities) write_zeros(copy + (tile.index * N + tile.first_i) * N, count, MANY_THREADS);
     return;
   }
   directions += seed * P * H;
@@ -186,9 +179,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
         v[0] = fmaf(s, d.x, v[0]), v[1] = fmaf(s, d.y, v[1]);
       });
     const float added = bias[seed];
-    float totals[2 * M_TILES];
-#pragma unroll
-    for (int row = 0; row < 2 * M_TILES; ++row) totals[row] = 0.0f;
+    float totals[2 * M_TILES] = {};
     T::for_pairs(sums, [&](int, int column, float* v, int pair) {
       const float2 w = *(const float2*)(score + column);
       const float* a = nodes + my_i * WIDTH + FIRST + column;
@@ -220,20 +211,15 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_for
   const float* mine = of_sources + warp * N;
   float highest = -3.0e38f, total = 0.0f;
   for (int p = lane; p < N; p += 32) highest = fmaxf(highest, mine[p]);
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, step));
+  highest = highest_of_lanes(highest);
   for (int p = lane; p < N; p += 32) total += __expf(mine[p] - highest);
   total = sum_over_groups<1>(total);
   probabilities += (tile.at(TIMED_probabilities, NOW) * N + i) * N;
-#if TIMED_probabilities
   copy += (tile.index * N + i) * N;
-#endif
   for (int p = lane; p < N; p += 32) {
     const float probability = __expf(mine[p] - highest) / total;
     probabilities[p] = probability;
-#if TIMED_probabilities
-    copy[p] = probability;
-#endif
+    if (TIMED_probabilities) copy[p] = probability;
   }
 #endif
 }
@@ -290,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
   float *scalars = (float*)(rounded + ROWS * TILE_STRIDE), *staged = scalars + ROWS * P;
   float *of_logits = staged + ROWS * FEATURES * IS_STAGED, *wide = of_logits + ROWS;
   const int number = blockIdx.x % TILES;
-  const Tile tile(blockIdx.x / TILES, number / SOURCE_BLOCKS, number % SOURCE_BLOCKS);
+  const Tile tile(TILES, number / SOURCE_BLOCKS, number % SOURCE_BLOCKS);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = threadIdx.x % H, seed = tile.seed;
   nodes += tile.at(TIMED_nodes, NOW) * N * WIDTH;
   edges += tile.at(TIMED_edges, NOW) * N * N * P;
@@ -366,11 +352,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
   for (int p = 0; p < P; ++p) d[p] = directions[p * H + h];
   __syncthreads();
 
-  float of_directions[P], to_first[SOURCES], of_offset = 0.0f, of_score = 0.0f;
-#pragma unroll
-  for (int p = 0; p < P; ++p) of_directions[p] = 0.0f;
-#pragma unroll
-  for (int i = 0; i < SOURCES; ++i) to_first[i] = 0.0f;
+  float of_directions[P] = {}, to_first[SOURCES] = {}, of_offset = 0.0f, of_score = 0.0f;
 #pragma unroll
   for (int j = 0; j < OWN; ++j) {
     float to_second = 0.0f;
@@ -446,12 +428,10 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
   };
   const u32 ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
   u32 b[ROWS / 16][OUT_TILES][2];
-  float of_out_bias[OUT_TILES][4];
+  float of_out_bias[OUT_TILES][4] = {};
   small += (P + 3) * H;
 #pragma unroll
   for (int n = 0; n < OUT_TILES; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) of_out_bias[n][e] = 0.0f;
 #pragma unroll
     for (int k = 0; k < ROWS / 16; ++k) {
       const bf16* column = latents + (16 * k + 2 * q) * TILE_STRIDE + 8 * (warp * OUT_TILES + n) + lane / 4;
@@ -465,11 +445,7 @@ extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) latent_pointer_bac
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     const int f = 8 * chunk + lane / 4;
-    float of_out[OUT_TILES][4];
-#pragma unroll
-    for (int n = 0; n < OUT_TILES; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) of_out[n][e] = 0.0f;
+    float of_out[OUT_TILES][4] = {};
 #pragma unroll
     for (int k = 0; k < ROWS / 16; ++k) {
       const int row = 16 * k + 2 * q;

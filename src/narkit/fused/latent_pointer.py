@@ -55,33 +55,15 @@ class LatentPointerWeights(NamedTuple):
 
 def latent_pointer_logits(
     nodes: Float[Array, "sample node width"],
-    first: int,
-    second: int,
     scalars: Float[Array, "sample node node scalar"],
     latents: NarrowLatents,
     weights: LatentPointerWeights,
-) -> Float[Array, "sample node node"]:
-    """How strongly every node i points to every node p. a and b begin at `first` and `second` of a node's row.
+    options: Options,
+) -> tuple[Float[Array, "sample node node"], ...]:
+    """How strongly every node i points to every node p and, if it is wanted, the softmax over the nodes p.
 
     Scalars and features of latents are those of the edges (p, i).
     """
-    return _run(nodes, scalars, latents, weights, Options(first, second, softmax=False))[0]
-
-
-def latent_pointer_logits_and_softmax(
-    nodes: Float[Array, "sample node width"],
-    first: int,
-    second: int,
-    scalars: Float[Array, "sample node node scalar"],
-    latents: NarrowLatents,
-    weights: LatentPointerWeights,
-) -> tuple[Float[Array, "sample node node"], Float[Array, "sample node node"]]:
-    """The same, and the softmax over the nodes p."""
-    logits, probabilities = _run(nodes, scalars, latents, weights, Options(first, second, softmax=True))
-    return logits, probabilities
-
-
-def _run(nodes, scalars, latents, weights, options: Options) -> tuple[Array, ...]:
     if scalars.shape[-1] == 0:
         scalars = jnp.zeros((*scalars.shape[:-1], 1))
         weights = weights._replace(directions=jnp.zeros((1, H)))

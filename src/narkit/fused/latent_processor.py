@@ -16,8 +16,7 @@ from narkit.fused.latent_step import StepOptions, StepWeights, latent_step
 from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
-from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents, Triplets
-from narkit.fused.update import UpdateWeights
+from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents, Triplets, update_weights
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, Scalars, fold
 from narkit.models.layers import Linear, concatenated
@@ -157,25 +156,14 @@ class FusedLatentStep(FusedProcessor):
 
     node_weights: NodeWeights
     weights: StepWeights
-    slope: float = eqx.field(static=True)
+    options: StepOptions = eqx.field(static=True)  # scale and offset of the norm are folded into the messages
     scales: bool = eqx.field(static=True)  # whether logits grow with the number of nodes
     two_ways: bool = eqx.field(static=True)  # whether edges have the scalars of both directions
-    values_of_jk: bool = eqx.field(static=True)
-    residual: bool = eqx.field(static=True)
-    norm: bool = eqx.field(static=True)  # whether latents are normalised; scale and offset are folded into the messages
     shows_latents: bool = eqx.field(static=True)
 
     @classmethod
     def of(cls, processor: TEAM, bases: Bases) -> FusedLatentStep:
         layer, message_passing = processor.attention, processor.message_passing
-        gate = message_passing.gate
-        on_message, vectors = (
-            [message_passing.from_messages.weight],
-            [message_passing.norm.scale, message_passing.norm.offset],
-        )
-        if gate is not None:
-            on_message.append(gate.from_messages.weight)
-            vectors.append(gate.out.bias)
         to_messages = message_passing.edge.weight
         if layer.norm is not None:
             to_messages = layer.norm.scale[:, None] * to_messages
@@ -201,27 +189,18 @@ class FusedLatentStep(FusedProcessor):
                     [to_messages, *(linear.weight for linear in message_passing.mlp)],
                     jnp.stack([linear.bias for linear in message_passing.mlp]),
                 ),
-                update=UpdateWeights.of(
-                    jnp.stack(on_message),
-                    None if gate is None else gate.out.weight,
-                    jnp.stack(vectors),
-                ),
+                update=update_weights(message_passing),
             ),
-            slope=layer.slope,
+            options=StepOptions(
+                latent_features.Options(
+                    layer.slope, values_of_jk=len(maps.values) > 1, residual=layer.residual is not None
+                ),
+                norm=layer.norm is not None,
+            ),
             scales=layer.scale is not None,
             two_ways=two_ways,
-            values_of_jk=len(maps.values) > 1,
-            residual=layer.residual is not None,
-            norm=layer.norm is not None,
             shows_latents=processor.latent_size > 0,
         )
-
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        next_hidden, latents, _ = self.step_attending(scalars, adjacency, hidden, None)
-        return next_hidden, latents
-
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        return self.attend(scalars, hidden, None)[0] if self.shows_latents else None
 
     def step_attending(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
@@ -232,6 +211,8 @@ class FusedLatentStep(FusedProcessor):
         return next_hidden, self._latents(made.features), made.attention
 
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        if added is None and not self.shows_latents:  # nobody reads anything of it
+            return None, None
         terms, edges = self._terms(scalars, hidden), self._edges(scalars)
         options = self._options(hidden.shape[-2])
         made = latent_features.latent_features(terms, edges, self.weights.features, options.features, added)
@@ -255,6 +236,6 @@ class FusedLatentStep(FusedProcessor):
         return checkpoint_name(jnp.concatenate([edges, jnp.swapaxes(edges, -3, -2)], axis=-1), SAVED)
 
     def _options(self, num_nodes: int) -> StepOptions:
-        """Those for graphs of a size, on which the scale of the logits depends."""
-        scale = growth(num_nodes) if self.scales else 1.0
-        return StepOptions(latent_features.Options(self.slope, scale, self.values_of_jk, self.residual), norm=self.norm)
+        """Returns the options for graphs of a size, on which the scale of the logits depends."""
+        features = self.options.features._replace(scale=growth(num_nodes) if self.scales else 1.0)
+        return self.options._replace(features=features)

@@ -83,11 +83,8 @@ def _backward(options, residuals, cotangents):
     out = latent_features.backward(terms, scalars, weights.features, saved, d_made, options.features)
     d_terms = jnp.concatenate([*out.attention_terms, *d_first, d_last, *out.maxima_terms], axis=-1)
     d_terms = checkpoint_name(d_terms, STACKED)
-    count = len(weights.update.on_message)
-    on_message = jnp.einsum("bnh,bng->hg", sent.message, d_terms[..., 5 * H : (5 + count) * H])
-    on_message = jnp.moveaxis(on_message.reshape(H, count, H), 1, 0)
-    no_gradient: Any = (None, None)
-    d_update = UpdateWeights(on_message, d_gate, d_vectors, no_gradient, no_gradient)
+    of_update = slice(5 * H, 5 * H + d_last.shape[-1])
+    d_update = update.gradients_of_weights(sent.message, d_terms[..., of_update], d_gate, d_vectors)
     return d_terms, out.scalars, d_hidden, StepWeights(out.weights, d_message_weights, d_update), out.added
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -197,18 +197,23 @@ def _batch(operands: Sequence[Array], axes: Sequence[int | None], *, kernel, out
 batching.primitive_batchers[primitive] = _batch
 
 
+def launches_in(program: Any) -> Iterator[Any]:
+    """The operations that launch kernels in a traced program (a jaxpr), and in the programs inside it."""
+    for eqn in program.eqns:
+        if eqn.primitive is primitive:
+            yield eqn
+        for inner in jaxprs_in_params(eqn.params):
+            yield from launches_in(inner)
+
+
 def compile_kernels(program: Any) -> None:
     """Compiles the kernels in a traced program (a jaxpr), so that lowering it finds them.
 
     Several threads may do so at a time, while only one can lower.
     """
-    if jax.default_backend() != "gpu":
-        return
-    for eqn in program.eqns:
-        if eqn.primitive is primitive:
+    if jax.default_backend() == "gpu":
+        for eqn in launches_in(program):
             nvrtc.compile_to_ptx(eqn.params["kernel"].code(eqn.params["rows"]), compute_capability())
-        for inner in jaxprs_in_params(eqn.params):
-            compile_kernels(inner)
 
 
 def _lower_to_gpu(context, *operands, kernel: Kernel, outputs, seeds: int, rows: Rows | None):

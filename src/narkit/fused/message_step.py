@@ -59,15 +59,11 @@ def _backward(options, residuals, cotangents):
     d_first, d_scalars, d_message_weights = messages.backward(
         terms, scalars, message_weights, saved, d_message, options
     )
-    size, count = hidden.shape[-1], len(update_weights.on_message)
-    own = (len(d_first) + count) * size
+    first = len(d_first) * hidden.shape[-1]
+    own = first + d_last.shape[-1]
     d_terms = jnp.concatenate([*d_first, d_last, d_read_by_others[..., own:]], axis=-1)
     d_terms = checkpoint_name(d_terms, STACKED)
-    d_on_message = jnp.einsum("bnh,bng->hg", saved.message, d_terms[..., own - count * size : own])
-    no_gradient: Any = (None, None)
-    d_update_weights = UpdateWeights(
-        jnp.moveaxis(d_on_message.reshape(size, count, size), 1, 0), d_gate, d_vectors, no_gradient, no_gradient
-    )
+    d_update_weights = update.gradients_of_weights(saved.message, d_terms[..., first:own], d_gate, d_vectors)
     return d_terms, d_scalars, d_hidden, d_message_weights, d_update_weights, None
 
 

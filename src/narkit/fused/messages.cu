@@ -4,7 +4,8 @@
 // Compiled for one number of nodes N, of scalars per edge P (at least 1) and of samples SAMPLES, with or without
 // ATTENTION, and with LATENT if messages read latents of edges: those that the attention makes, or without it those made
 // of the scalars, which then are all features that latents are made of (latent_features.cu).
-// With MASK not everyone may send to everyone. BUILD_<name> says which kernel is wanted.
+// With MASK not everyone may send to everyone; with SAVE the forward kernel keeps what the backward kernels need.
+// BUILD_<name> says which kernel is wanted.
 // blockIdx.z is the seed. A tile has the edges from SENDERS nodes i to RECEIVERS nodes j (a multiple of 16 in all, chosen
 // in messages.py), row by row as (j, i). Nodes beyond the last are read as the last once more: that changes no maximum,
 // and sums leave them out.
@@ -12,23 +13,10 @@
 #define SENDER_BLOCKS ((N + SENDERS - 1) / SENDERS)
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
 #define ROWS (SENDERS * RECEIVERS)
-// Per edge: its logits over k, their normaliser, the mixed scalars. Beyond 1,289 nodes an int cannot count them all.
-#if N > 1200
-#define RECORD ((long long)(N + 1 + P))
-#else
-#define RECORD (N + 1 + P)
-#endif
 #define PRODUCTS (LATENT ? 3 : 2)
 #define IS_WIDE (LATENT && !ATTENTION)  // many scalars per edge: they are not held all at once
 // With NORM latents are normalised over their features; scale and offset of a LayerNorm are part of what reads them.
-#if NORM
-static_assert(IS_WIDE, "latents of the attention inside are not normalised");
-#define NORM_PARAMETER(type, name) , type name
-#define NORM_ARGUMENT(name) , name
-#else
-#define NORM_PARAMETER(type, name)
-#define NORM_ARGUMENT(name)
-#endif
+static_assert(IS_WIDE || !NORM, "latents of the attention inside are not normalised");
 
 #define FRAGMENTS (H * H / 2)  // 32-bit words of a weight
 #define SMALL (P + 3)  // rows of small gradients of the products: V, v, b1, b2
@@ -167,37 +155,30 @@ __device__ __forceinline__ int row_of_pair(int pair) {
   return pair / (2 * T::NT) * 2 + pair % 2;
 }
 
-__device__ __forceinline__ float sum_over_columns(float value) {
-  value += __shfl_xor_sync(0xffffffff, value, 1);
-  return value + __shfl_xor_sync(0xffffffff, value, 2);
-}
-
 // Leaves two numbers about every row, of this warp's columns, for all warps to read after a barrier.
 template <typename T>
 __device__ __forceinline__ void leave(float2* shares, const float (&first)[2 * T::MT], const float (&second)[2 * T::MT]) {
 #pragma unroll
   for (int r = 0; r < 2 * T::MT; ++r) {
-    const float2 both = make_float2(sum_over_columns(first[r]), sum_over_columns(second[r]));
+    const float2 both = make_float2(sum_over_quad(first[r]), sum_over_quad(second[r]));
     if (threadIdx.x % 4 == 0) shares[(T::row(r / 2) + 8 * (r % 2)) * T::N_WARPS + T::n_warp()] = both;
   }
 }
 
 // The same as `store_rectified` with rows that are normalised after that. 1 / their spread goes to `spreads` if SAVE.
-template <typename T, bool SAVE>
+template <typename T>
 __device__ __forceinline__ Signs store_normalised(
     typename T::Sums& sums, bf16* tile, float2* shares, float* spreads) {
   constexpr int NUM_ROWS = 2 * T::MT;
   const float columns = 8 * T::NT;
   const Signs signs = store_rectified<T>(sums, tile);
-  float means[NUM_ROWS], squares[NUM_ROWS];
-#pragma unroll
-  for (int r = 0; r < NUM_ROWS; ++r) means[r] = squares[r] = 0.0f;
+  float means[NUM_ROWS] = {}, squares[NUM_ROWS] = {};
   T::for_pairs(sums, [&](int, int, float* v, int pair) {
     v[0] = fmaxf(v[0], 0.0f), v[1] = fmaxf(v[1], 0.0f);
     means[row_of_pair<T>(pair)] += (v[0] + v[1]) / columns;
   });
 #pragma unroll
-  for (int r = 0; r < NUM_ROWS; ++r) means[r] = sum_over_columns(means[r]);
+  for (int r = 0; r < NUM_ROWS; ++r) means[r] = sum_over_quad(means[r]);
   T::for_pairs(sums, [&](int, int, float* v, int pair) {
     const int r = row_of_pair<T>(pair);
     squares[r] = fmaf(v[0] - means[r], v[0] - means[r], fmaf(v[1] - means[r], v[1] - means[r], squares[r]));
@@ -241,10 +222,10 @@ __device__ __forceinline__ void write_signs(u32* out, const Signs& signs) {
 // in turn in the two tiles: `written(m)` is called while the input of product m is complete. The last is in tile
 // PRODUCTS - 1 modulo 2 at the end. Their `signs` are kept if SAVE, but those of the last are given back. Weights are
 // under way before they are needed, at the end those of the last product.
-template <typename T, bool SAVE, typename Written>
+template <typename T, typename Written>
 __device__ __forceinline__ Signs through_products(
     const float* terms, const float* mixed, const float* value, const float* value_offset, const u32* weights,
-    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], u32* signs NORM_PARAMETER(float*, spreads),
+    const float* biases, int first_i, int first_j, bf16* const (&tiles)[2], u32* signs, float* spreads,
     typename T::Weights& of_product, Written written) {
   of_product.start(weights);
   typename T::Sums sums;
@@ -266,7 +247,7 @@ __device__ __forceinline__ Signs through_products(
   for (int m = 0; m < PRODUCTS - 1; ++m) {
 #if NORM
     float2* shares = (float2*)((bf16*)mixed + 2 * WIDE_TILE);
-    const Signs of_input = m == 0 ? store_normalised<T, SAVE>(sums, tiles[0], shares, spreads)
+    const Signs of_input = m == 0 ? store_normalised<T>(sums, tiles[0], shares, spreads)
                                   : store_rectified<T>(sums, tiles[m % 2]);
 #else
     const Signs of_input = store_rectified<T>(sums, tiles[m % 2]);
@@ -328,16 +309,8 @@ struct Receivers {
 #define OPERAND_PARAMETERS(type, name) type name##_0, type name##_1
 #endif
 
+#if defined(BUILD_messages_forward)
 #define NO_MESSAGE -1e6f  // what a node that may not send contributes to the maximum
-#if MASK
-#define MASK_PARAMETER , const signed char *connected
-#define MASK_ARGUMENT , connected
-#else
-#define MASK_PARAMETER
-#define MASK_ARGUMENT
-#endif
-
-// Shared memory of the forward kernel: two tiles, the mixed scalars, or two tiles of these if IS_WIDE.
 
 struct Candidate {
   float value;
@@ -353,13 +326,52 @@ __device__ __forceinline__ Candidate higher(Candidate a, Candidate b) {
   return a.value > b.value || (a.value == b.value && a.from < b.from) ? a : b;
 }
 
-// To `keep(m, tile, first_i)` go the inputs of products; `signs` are those of the first tile.
-template <bool SAVE, typename Keep>
-__device__ __forceinline__ void forward(
+// Shared memory: two tiles, the mixed scalars, or two tiles of these if IS_WIDE.
+extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
     const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, int now,
-    float* message, int* best, float* record, u32* signs NORM_PARAMETER(float*, spreads),
-    Keep keep) {
+    const float* value_offset, const u32* weights, const float* biases,
+#if MASK
+    const signed char* connected,
+#endif
+    TIME_PARAMETERS float* message
+#if SAVE
+    , int* best, float* record, u32* signs,
+#if NORM
+    float* spreads,
+#endif
+    OPERAND_PARAMETERS(bf16*, operand)
+#endif
+) {
+#if !SAVE
+  int* best = 0;
+  float* record = 0;
+  u32* signs = 0;
+#endif
+#if !SAVE || !NORM
+  float* spreads = 0;
+#endif
+  const Sample at(RECEIVER_BLOCKS);
+  const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
+#if SAVE
+  bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
+  const long long first_tile = (at.at(TIMED_operands, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS;
+  signs += (at.at(TIMED_signs, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * (PRODUCTS * SIGNS);
+  spreads += (at.at(TIMED_spreads, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * ROWS;
+  if (HAS_ENDED(at.index)) {
+    write_zeros(message + (at.at(TIMED_message, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
+#pragma unroll
+    for (int m = 0; m < PRODUCTS; ++m)
+      write_zeros((uint4*)(operands[m] + first_tile * (ROWS * H)), SENDER_BLOCKS * ROWS * H / 8, THREADS);
+    return;
+  }
+#endif
+  // Keeps the input of a product.
+  const auto keep = [&](int m, const bf16* tile, int first_i) {
+#if SAVE
+    const long long number = first_tile + first_i / SENDERS;
+    Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
+#endif
+  };
   typedef Tiling<ROWS, WARPS, ROWS < 64 ? 8 : N <= 16 ? 4 : 2> T;  // with a loop over senders registers are scarcer
   typedef Receivers<T> R;
   bf16* const tiles[2] = {(bf16*)memory, (bf16*)memory + SHARED_TILE};
@@ -368,8 +380,6 @@ __device__ __forceinline__ void forward(
 #else
   float* mixed = (float*)memory + SHARED_TILE;
 #endif
-  const Sample at(RECEIVER_BLOCKS);
-  const int first_j = blockIdx.x % RECEIVER_BLOCKS * RECEIVERS;
   terms += at.at(TIMED_terms, now) * N * TERMS;
   scalars += at.at(TIMED_scalars, now) * N * N * P;
   triplet += at.seed * 3 * P * H;
@@ -381,7 +391,6 @@ __device__ __forceinline__ void forward(
   message += at.at(TIMED_message, now) * N * H;
   best += at.at(TIMED_best, now) * N * H;
   record += at.at(TIMED_record, now) * N * N * RECORD;
-
 #if MASK
   connected += at.index * N * N;
 #endif
@@ -399,7 +408,7 @@ __device__ __forceinline__ void forward(
     __syncthreads();
     for (int a = threadIdx.x / 32 / SHARING * 4; a < SENDERS; a += 4 * WARPS / SHARING)
       for (int b = 0; b < RECEIVERS; b += 4)
-        attend<SAVE>(shared, terms, scalars, first_i + a, first_j + b, a, b, mixed, record);
+        attend(shared, terms, scalars, first_i + a, first_j + b, a, b, mixed, record);
 #else
     own_scalars(scalars, first_i, first_j, mixed);
 #endif
@@ -416,9 +425,9 @@ __device__ __forceinline__ void forward(
     __syncthreads();
     typename T::Weights of_product;
     u32* of_tile = signs + first_i / SENDERS * (PRODUCTS * SIGNS);
-    const Signs of_input = through_products<T, SAVE>(
+    const Signs of_input = through_products<T>(
         terms, mixed, value, value_offset, weights, biases, first_i, first_j, tiles,
-        of_tile NORM_ARGUMENT(spreads + first_i / SENDERS * ROWS), of_product,
+        of_tile, spreads + first_i / SENDERS * ROWS, of_product,
         [&](int m) { keep(m, tiles[m % 2], first_i); });
     typename T::Sums sums;
     start_with<T>(sums, biases + H);
@@ -455,43 +464,6 @@ __device__ __forceinline__ void forward(
       message[j * H + column] = highest[group][call].value;
       if (SAVE) best[j * H + column] = highest[group][call].from;
     }
-}
-
-#if defined(BUILD_messages_forward)
-extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER,
-    float* message) {
-  forward<false>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, 0,
-                 message, 0, 0, 0 NORM_ARGUMENT(0), [](int, const bf16*, int) {});
-}
-#endif
-
-#if defined(BUILD_messages_forward_saving)
-extern "C" __global__ void __launch_bounds__(THREADS, 3) messages_forward_saving(
-    const float* terms, const float* scalars, const float* triplet, const float* attention, const float* value,
-    const float* value_offset, const u32* weights, const float* biases MASK_PARAMETER, TIME_PARAMETERS float* message,
-    int* best, float* record, u32* signs NORM_PARAMETER(float*, spreads), OPERAND_PARAMETERS(bf16*, operand)) {
-  bf16* const operands[PRODUCTS] = {OPERANDS(operand)};
-  const Sample at(RECEIVER_BLOCKS);
-  const int now = NOW, block = blockIdx.x % RECEIVER_BLOCKS, first_j = block * RECEIVERS;
-  const long long first_tile = (at.at(TIMED_operands, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS;
-  signs += (at.at(TIMED_signs, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * (PRODUCTS * SIGNS);
-#if NORM
-  spreads += (at.at(TIMED_spreads, now) * RECEIVER_BLOCKS + block) * SENDER_BLOCKS * ROWS;
-#endif
-  if (HAS_ENDED(at.index)) {
-    write_zeros(message + (at.at(TIMED_message, now) * N + first_j) * H, min(N - first_j, RECEIVERS) * H, THREADS);
-#pragma unroll
-    for (int m = 0; m < PRODUCTS; ++m)
-      write_zeros((uint4*)(operands[m] + first_tile * (ROWS * H)), SENDER_BLOCKS * ROWS * H / 8, THREADS);
-    return;
-  }
-  forward<true>(terms, scalars, triplet, attention, value, value_offset, weights, biases MASK_ARGUMENT, now,
-                message, best, record, signs NORM_ARGUMENT(spreads), [&](int m, const bf16* tile, int first_i) {
-                  const long long number = first_tile + first_i / SENDERS;
-                  Tiling<ROWS, WARPS>::copy_out(operands[m] + number * (ROWS * H), tile);
-                });
 }
 #endif
 
@@ -547,9 +519,7 @@ __device__ __forceinline__ void sum_over_nodes(
 
 // The sums over the rows of a tile, to `out`, an array over columns.
 __device__ __forceinline__ void sum_over_rows(Backward::Sums& sums, float* out) {
-  float values[OfNodes::COLUMNS];
-#pragma unroll
-  for (int c = 0; c < OfNodes::COLUMNS; ++c) values[c] = 0.0f;
+  float values[OfNodes::COLUMNS] = {};
   Backward::for_pairs(sums, [&](int, int, float* v, int pair) {
     const int c = 2 * (pair / 2 % Backward::NT);
     values[c] += v[0];
@@ -568,9 +538,7 @@ __device__ __forceinline__ void pull_through_norm(
     Backward::Sums& sums, const bf16* latents, const float* spreads, float2* shares) {
   constexpr int NUM_ROWS = 2 * Backward::MT;
   u32 normal[PAIRS];
-  float first[NUM_ROWS], second[NUM_ROWS];
-#pragma unroll
-  for (int r = 0; r < NUM_ROWS; ++r) first[r] = second[r] = 0.0f;
+  float first[NUM_ROWS] = {}, second[NUM_ROWS] = {};
   Backward::for_pairs(sums, [&](int row, int column, float*, int pair) {
     normal[pair] = *(const u32*)(latents + row * H + column);
   });
@@ -782,8 +750,7 @@ extern "C" __global__ void __launch_bounds__(Backward::NUM_THREADS, ROWS > 16 ? 
           if (exists) out[first + c] = total[c];
         }
     }
-    expected += __shfl_xor_sync(0xffffffff, expected, 1);
-    expected += __shfl_xor_sync(0xffffffff, expected, 2);
+    expected = sum_over_quad(expected);
     if (exists && threadIdx.x % 4 == 0) out[P] = expected;
   }
 #endif

@@ -135,12 +135,13 @@ def attention_bytes(num_nodes: int, num_scalars: int) -> int:
 
 
 def _kernel(name, terms, scalars, weights, options: Options, grid, shared_bytes, rows=(), threads=128) -> Kernel:
+    """A forward kernel that writes no rows keeps nothing for the backward pass."""
     samples, n = terms.shape[:2]
     tiling = Tiling.of(n)
     macros = {
         "N": n, "P": scalars.shape[-1], "SAMPLES": samples, "ATTENTION": int(weights.attention is not None),
         "LATENT": int(weights.has_latents), "MASK": int(options.masked), "NORM": int(options.norm),
-        "SLOPE": float(options.slope),
+        "SLOPE": float(options.slope), "SAVE": int(bool(rows)),
         "SENDERS": tiling.senders, "RECEIVERS": tiling.receivers, "TERMS": terms.shape[-1],
     }  # fmt: skip
     grid = (samples * grid[0], grid[1])
@@ -158,17 +159,10 @@ class Saved(NamedTuple):
     spreads: Float[Array, "sample tile row"] | None  # of latents that are normalised: 1 / their standard deviations
 
 
-class _Gradients(NamedTuple):
-    """What the backward kernel of the products writes."""
-
-    cotangents: list[Array]  # per product (sample, tile, row, hidden)
-    receive: Array  # (sample, sender block, node, hidden)
-    send: Array  # (sample, receiver block, node, hidden)
-    mixed: Array  # (sample, node, node, scalar + 1), or without the last one
-    small: Array  # (sample, tile, scalar + 3, hidden): V, v, b1, b2
-
-
-def _products_backward(terms, scalars, weights, saved: Saved, d_message, d_given, options) -> _Gradients:
+def _products_backward(terms, scalars, weights, saved: Saved, d_message, d_given, options) -> list[Array]:
+    """What its kernel writes: the cotangents of all products; then the gradients of what is received, per block of
+    senders, of what is sent, per block of receivers, of the mixed scalars and, per tile, of V, v, b1 and b2.
+    """
     samples, n = terms.shape[:2]
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
     tiling = Tiling.of(n)
@@ -186,18 +180,17 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_message, d_given
         "messages_backward", terms, scalars, weights, options, (tiling.tiles, 1), shared,
         rows=(rows_read, rows_written), threads=BACKWARD_THREADS,
     )  # fmt: skip
-    layout = {
-        "receive": ((samples, tiling.sender_blocks, n, H), jnp.float32),
-        "send": ((samples, tiling.receiver_blocks, n, H), jnp.float32),
-        "mixed": ((samples, n, n, num_scalars + (not weights.is_wide)), jnp.float32),
-        "small": ((samples, tiling.tiles, num_scalars + 3, H), jnp.float32),
-    }
-    written = kernel(
+    return kernel(
         scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, d_message, *d_given,
         *before_norm,
-        outputs=[*[tiling.operand(samples)] * num_products, *layout.values()],
+        outputs=[
+            *[tiling.operand(samples)] * num_products,
+            ((samples, tiling.sender_blocks, n, H), jnp.float32),
+            ((samples, tiling.receiver_blocks, n, H), jnp.float32),
+            ((samples, n, n, num_scalars + (not weights.is_wide)), jnp.float32),
+            ((samples, tiling.tiles, num_scalars + 3, H), jnp.float32),
+        ],
     )  # fmt: skip
-    return _Gradients(written[:num_products], **dict(zip(layout, written[num_products:], strict=True)))
 
 
 class OfFeatures(NamedTuple):
@@ -305,7 +298,7 @@ def forward(
     options say that messages are masked.
     """
     outputs = [((*terms.shape[:2], H), jnp.float32)]
-    return _run_forward("messages_forward", terms, scalars, weights, options, connected, (), outputs)[0]
+    return _run_forward(terms, scalars, weights, options, connected, (), outputs)[0]
 
 
 def forward_saving(
@@ -325,14 +318,12 @@ def forward_saving(
     written += [(len(outputs) + i, "TIMED_operands") for i in range(num_products)]
     outputs += [tiling.operand(samples)] * num_products
     rows = (ROWS_READ, tuple(written))
-    message, best, record, signs, *rest = _run_forward(
-        "messages_forward_saving", terms, scalars, weights, options, connected, rows, outputs
-    )
+    message, best, record, signs, *rest = _run_forward(terms, scalars, weights, options, connected, rows, outputs)
     spreads = rest.pop(0) if options.norm else None
     return Saved(message, best, record, signs, tuple(rest), spreads)
 
 
-def _run_forward(name: str, terms, scalars, weights, options: Options, connected, rows, outputs) -> list[Array]:
+def _run_forward(terms, scalars, weights, options: Options, connected, rows, outputs) -> list[Array]:
     assert options.masked == (connected is not None)
     n, num_scalars = terms.shape[1], scalars.shape[-1]
     tiling = Tiling.of(n)
@@ -342,7 +333,7 @@ def _run_forward(name: str, terms, scalars, weights, options: Options, connected
     steps = -(-num_scalars // 16)
     shared += tiling.rows * 4 * (16 * steps + 8 if weights.is_wide else num_scalars)
     shared += tiling.rows * WARPS * 8 * options.norm
-    kernel = _kernel(name, terms, scalars, weights, options, (tiling.receiver_blocks, 1), shared, rows)
+    kernel = _kernel("messages_forward", terms, scalars, weights, options, (tiling.receiver_blocks, 1), shared, rows)
     # Without attention its operands are not read; any will do.
     attention = weights.attention or Attention(weights.value, weights.value_offset)
     operands = (*attention, weights.value, weights.value_offset, weights.fragments, weights.biases)
@@ -365,20 +356,22 @@ def backward(
     to.
     """
     given = [d_given] if weights.is_wide else []
-    out = _products_backward(terms, scalars, weights, saved, d_message, given, options)
+    *cotangents, receive, send, d_mixed, small = _products_backward(
+        terms, scalars, weights, saved, d_message, given, options
+    )
     d_products = tuple(
         jnp.einsum("btrh,btrg->hg", operand, checkpoint_name(cotangent, STACKED), preferred_element_type=jnp.float32)
-        for operand, cotangent in zip(saved.operands, out.cotangents, strict=True)
+        for operand, cotangent in zip(saved.operands, cotangents, strict=True)
     )
-    small = checkpoint_name(out.small, STACKED).sum((0, 1))
-    d_terms = [out.receive.sum(1), out.send.sum(1)]
+    small = checkpoint_name(small, STACKED).sum((0, 1))
+    d_terms = [receive.sum(1), send.sum(1)]
     if weights.is_wide:
-        d_attention, d_scalars = None, out.mixed
+        d_attention, d_scalars = None, d_mixed
     elif weights.attention is None:
-        d_attention, d_scalars = None, out.mixed[..., :-1]
+        d_attention, d_scalars = None, d_mixed[..., :-1]
     else:
         d_nodes, d_scalars, d_attention, _ = attention_backward(
-            terms, scalars, weights.attention, saved.record, out.mixed, options.slope
+            terms, scalars, weights.attention, saved.record, d_mixed, options.slope
         )
         d_terms = [*d_nodes, *d_terms]
     no_gradient: Any = None

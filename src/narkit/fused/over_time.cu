@@ -188,9 +188,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, IS_NARROW ? 3 : 2)
     end_of_stage();
   };
 
-  float sums[MT][NT][4];
-#pragma unroll
-  for (int i = 0; i < MT * NT * 4; ++i) sums[i / 4 / NT][i / 4 % NT][i % 4] = 0.0f;
+  float sums[MT][NT][4] = {};
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int own_m = warp / N_WARPS * (16 * MT), own_n = warp % N_WARPS * (8 * NT);
   const bool works = own_m < m && own_n < n;

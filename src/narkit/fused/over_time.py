@@ -125,19 +125,6 @@ def evaluate(
     return made, [result[0] for result in results[len(products) :]]
 
 
-def reference(
-    products: Sequence[tuple[Columns, Columns]], sums: Sequence[Columns], num_steps: int
-) -> tuple[list[Array], list[Array]]:
-    """The same by plain formulas, in float32."""
-
-    def columns(of: Columns) -> Array:
-        return of.stack[:num_steps, :, of.start : of.start + of.width].astype(jnp.float32)
-
-    highest = jax.lax.Precision.HIGHEST
-    made = [jnp.einsum("trm,trn->mn", columns(x), columns(y), precision=highest) for x, y in products]
-    return made, [columns(of).sum((0, 1)) for of in sums]
-
-
 def _in_parts(jobs: Sequence[_Job], num_steps: Array, last: Array) -> list[_Parts]:
     """Runs jobs of a kind in one launch. Every part has about as many rows, so that all blocks take as long."""
     capacity = jobs[0].right.stack.shape[0]

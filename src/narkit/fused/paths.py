@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend.core import jaxprs_in_params
 
 from narkit import fused
 from narkit.algorithms import ALGORITHMS
 from narkit.fused.availability import Mode
-from narkit.fused.launch import Kernel
+from narkit.fused.launch import Kernel, launches_in
 from narkit.models.encoders import as_values
 from narkit.models.network import Reasoner
 from narkit.models.pointer_decoders import points
@@ -71,12 +67,4 @@ def _kernels_of_step(reasoner: Reasoner, algorithm: str, num_nodes: int) -> list
         return network.step(network.read(as_values(spec, stored, num_nodes)), hidden)
 
     program = jax.make_jaxpr(step)(reasoner, stored, hidden)
-    return [eqn.params["kernel"] for eqn in _operations(program.jaxpr) if eqn.primitive.name == "fused_kernel"]
-
-
-def _operations(jaxpr: Any) -> Iterator[Any]:
-    """Those of a traced program and of the programs inside it."""
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for inner in jaxprs_in_params(eqn.params):
-            yield from _operations(inner)
+    return [eqn.params["kernel"] for eqn in launches_in(program.jaxpr)]

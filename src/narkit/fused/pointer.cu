@@ -13,9 +13,6 @@
 #define EDGE_SIZE (DENSE ? H : P)
 #define EDGE_ROW ((P + 3) / 4 * 4)  // floats of an edge in shared memory
 
-// The same for all lanes, which the compiler would not know otherwise.
-__device__ __forceinline__ int warp_number() { return (int)__shfl_sync(0xffffffff, (u32)(threadIdx.x / 32), 0); }
-
 // A lane's features: neighbours where rows are aligned in shared memory, else 32 apart, so that lanes read neighbours.
 __device__ __forceinline__ int feature(int q) {
   const int lane = threadIdx.x % 32;
@@ -157,44 +154,41 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pointer_forward(
     , float* copy
 #endif
 ) {
-  const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32, warp = warp_number();
-  const int begin = blockIdx.x % BLOCKS * NODES, i = begin + warp;
-  const long long index = (long long)seed * SAMPLES + sample;
-  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
-  edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
-  logits += (((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N + i) * N;
-#if SOFTMAX
-  probabilities += (((long long)row_of(seed, TIMED_probabilities, NOW) * SAMPLES + sample) * N + i) * N;
+#if !SOFTMAX
+  float* probabilities = 0;
 #endif
-#if TIMED_probabilities
-  copy += (index * N + i) * N;
+#if !TIMED_probabilities
+  float* copy = 0;
 #endif
-  if (HAS_ENDED(index)) {
+  const Sample sample(BLOCKS);
+  const int lane = threadIdx.x % 32, warp = warp_number(), begin = blockIdx.x % BLOCKS * NODES, i = begin + warp;
+  nodes += sample.at(TIMED_nodes, NOW) * N * WIDTH;
+  edges += sample.at(TIMED_edges, NOW) * N * N * EDGE_SIZE;
+  logits += (sample.at(TIMED_logits, NOW) * N + i) * N;
+  probabilities += (sample.at(TIMED_probabilities, NOW) * N + i) * N;
+  copy += (sample.index * N + i) * N;
+  if (HAS_ENDED(sample.index)) {
     if (i >= N) return;
     for (int p = lane; p < N; p += 32) {
       logits[p] = 0.0f;
-#if SOFTMAX
-      probabilities[p] = 0.0f;
-#endif
-#if TIMED_probabilities
-      copy[p] = 0.0f;
-#endif
+      if (SOFTMAX) probabilities[p] = 0.0f;
+      if (TIMED_probabilities) copy[p] = 0.0f;
     }
     return;
   }
   float *rows = (float*)memory, *staged = rows + N * H;
   float* kept = STAGED ? staged + NODES * N * EDGE_ROW + warp * N : logits;
-  const Weights weights(directions + seed * P * H, score + seed * H);
-  const float added = bias[seed];
+  const Weights weights(directions + sample.seed * P * H, score + sample.seed * H);
+  const float added = bias[sample.seed];
   float a[PART], c[PART] = {0.0f, 0.0f, 0.0f, 0.0f}, highest = -3.0e38f, total = 0.0f;
   load_row(nodes + (i < N ? i : 0) * WIDTH + FIRST, a);
   if (STAGED) {
     StagedEdges<false> of_edges(edges, begin);
-    stage_rows(rows, nodes, SECOND, DENSE ? 0.0f : offset[seed * H + threadIdx.x % H]);
+    stage_rows(rows, nodes, SECOND, DENSE ? 0.0f : offset[sample.seed * H + threadIdx.x % H]);
     of_edges.store(staged);
     __syncthreads();
   } else if (!DENSE) {
-    load_aligned(offset + seed * H, c);
+    load_aligned(offset + sample.seed * H, c);
   }
   if (i >= N) return;
 #pragma unroll 1
@@ -235,9 +229,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pointer_forward(
     for (int p = lane; p < N; p += GROUP) {
       const float probability = __expf(kept[p] - highest) * inverse;
       probabilities[p] = probability;
-#if TIMED_probabilities
-      copy[p] = probability;
-#endif
+      if (TIMED_probabilities) copy[p] = probability;
     }
 #endif
 }
@@ -305,38 +297,37 @@ extern "C" __global__ void __launch_bounds__(BLOCK, P <= 4 ? 24 / NODES : 1) poi
     const float* probabilities, const float* d_probabilities,
 #endif
     TIME_PARAMETERS float* d_first, float* d_second, float* d_edges, float* small) {
-  const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, lane = threadIdx.x % 32, warp = warp_number();
-  const int begin = blockIdx.x % BLOCKS * NODES, mine = begin + warp;
+  const Sample sample(BLOCKS);
+  const int lane = threadIdx.x % 32, warp = warp_number(), begin = blockIdx.x % BLOCKS * NODES, mine = begin + warp;
   const bool is_node = mine < N;
-  const long long index = (long long)seed * SAMPLES + sample;
-  d_first += (index * N + mine) * H;
-  d_second += (index * N + mine) * H;
-  d_edges += (index * N + mine) * N * EDGE_SIZE;
-  small += (((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * BLOCKS + blockIdx.x % BLOCKS) * SMALL * H;
+  d_first += (sample.index * N + mine) * H;
+  d_second += (sample.index * N + mine) * H;
+  d_edges += (sample.index * N + mine) * N * EDGE_SIZE;
+  small += (sample.at(TIMED_small, NOW) * BLOCKS + blockIdx.x % BLOCKS) * SMALL * H;
   float sum[PART] = {0.0f, 0.0f, 0.0f, 0.0f};
-  if (HAS_ENDED(index)) {
+  if (HAS_ENDED(sample.index)) {
     if (is_node) store_aligned(blockIdx.y == 1 ? d_first : d_second, sum);
     if (blockIdx.y == 1) return;
     for (int at = lane; is_node && at < N * EDGE_SIZE; at += 32) d_edges[at] = 0.0f;
     write_zeros(small, SMALL * H, BLOCK);
     return;
   }
-  nodes += ((long long)row_of(seed, TIMED_nodes, NOW) * SAMPLES + sample) * N * WIDTH;
-  edges += ((long long)row_of(seed, TIMED_edges, NOW) * SAMPLES + sample) * N * N * EDGE_SIZE;
+  nodes += sample.at(TIMED_nodes, NOW) * N * WIDTH;
+  edges += sample.at(TIMED_edges, NOW) * N * N * EDGE_SIZE;
   float *rows = (float*)memory, *staged = rows + N * H;
   Gradients d_logit;
-  d_logit.d_logits = d_logits + ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * N;
+  d_logit.d_logits = d_logits + sample.at(TIMED_logits, NOW) * N * N;
 #if SOFTMAX
-  const long long place = (long long)row_of(seed, TIMED_probabilities, NOW) * SAMPLES + sample;
+  const long long place = sample.at(TIMED_probabilities, NOW);
   d_logit.probabilities = probabilities + place * N * N;
-  d_logit.d_probabilities = d_probabilities + index * N * N;
+  d_logit.d_probabilities = d_probabilities + sample.index * N * N;
 #endif
   d_logit.kept = STAGED ? staged + NODES * N * EDGE_ROW : (float*)memory;
-  const Weights weights(directions + seed * P * H, score + seed * H);
-  const float added = DENSE ? 0.0f : offset[seed * H + threadIdx.x % H];
+  const Weights weights(directions + sample.seed * P * H, score + sample.seed * H);
+  const float added = DENSE ? 0.0f : offset[sample.seed * H + threadIdx.x % H];
   float row[PART], other[PART], c[PART] = {0.0f, 0.0f, 0.0f, 0.0f};
   load_row(nodes + (is_node ? mine : 0) * WIDTH + (blockIdx.y == 1 ? FIRST : SECOND), row);
-  if (!DENSE) load_aligned(offset + seed * H, c);
+  if (!DENSE) load_aligned(offset + sample.seed * H, c);
   if (!STAGED && SOFTMAX) d_logit.expect();
 
   if (blockIdx.y == 1) {
@@ -368,14 +359,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK, P <= 4 ? 24 / NODES : 1) poi
     of_edges.store(staged);
   }
   __syncthreads();
-  float of_score[PART], of_directions[P][PART], of_bias = 0.0f;
+  float of_score[PART] = {}, of_directions[P][PART] = {}, of_bias = 0.0f;
 #pragma unroll
-  for (int q = 0; q < PART; ++q) {
-    row[q] += c[q];
-    of_score[q] = 0.0f;
-#pragma unroll
-    for (int s = 0; s < P; ++s) of_directions[s][q] = 0.0f;
-  }
+  for (int q = 0; q < PART; ++q) row[q] += c[q];
 #pragma unroll 1
   for (int first = 0; first < (is_node ? N : 0); first += GROUP) {
     float of_edges[CHUNKS][SETS][8];

@@ -30,45 +30,33 @@ class PointerWeights(NamedTuple):
     bias: Float[Array, " one"]
 
 
-def pointer_logits(
-    nodes: Float[Array, "sample node width"],
-    first: int,
-    second: int,
-    edges: Float[Array, "sample node node _"],
-    weights: PointerWeights,
-) -> Float[Array, "sample node node"]:
-    """How strongly every node i points to every node p. a and b begin at `first` and `second` of a node's row.
-
-    `edges` has the scalars (p, i, scalar), or the features themselves.
-    """
-    return _run(nodes, edges, weights, Options(first, second, softmax=False))[0]
-
-
-def pointer_logits_and_softmax(
-    nodes: Float[Array, "sample node width"],
-    first: int,
-    second: int,
-    edges: Float[Array, "sample node node _"],
-    weights: PointerWeights,
-) -> tuple[Float[Array, "sample node node"], Float[Array, "sample node node"]]:
-    """The same, and the softmax over the nodes p."""
-    logits, probabilities = _run(nodes, edges, weights, Options(first, second, softmax=True))
-    return logits, probabilities
-
-
 class Options(NamedTuple):
     """Where a and b begin in a node's row, and whether the softmax is wanted."""
 
     first: int
     second: int
-    softmax: bool
+    softmax: bool = False
 
 
-def _run(nodes: Array, edges: Array, weights: PointerWeights, options: Options) -> tuple[Array, ...]:
-    if weights.edges is not None and edges.shape[-1] == 0:
-        edges = jnp.zeros((*edges.shape[:-1], 1))
-        weights = weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
-    return _results(nodes, edges, weights, options)
+def pointer_logits(
+    nodes: Float[Array, "sample node width"],
+    edges: Float[Array, "sample node node _"],
+    weights: PointerWeights,
+    options: Options,
+) -> tuple[Float[Array, "sample node node"], ...]:
+    """How strongly every node i points to every node p and, if it is wanted, the softmax over the nodes p.
+
+    `edges` has the scalars (p, i, scalar), or the features themselves.
+    """
+    return _results(nodes, *with_scalars(edges, weights), options)
+
+
+def with_scalars(edges: Array, weights: PointerWeights) -> tuple[Array, PointerWeights]:
+    """Kernels want a scalar; where edges have none, it is zero."""
+    if weights.edges is None or edges.shape[-1]:
+        return edges, weights
+    edges = jnp.zeros((*edges.shape[:-1], 1))
+    return edges, weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
 
 
 def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: Options, passes: int, *rows) -> Kernel:
@@ -93,8 +81,8 @@ def nodes_per_block(num_nodes: int) -> int:
     return 4 if num_nodes <= 4 else 8
 
 
-def _operands(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Array, ...]:
-    # Where features are given, D and c are not read; any operands will do.
+def operands_of(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Array, ...]:
+    """The first operands of kernels. Where features are given, D and c are not read; any operands will do."""
     directions, offset = weights.edges if weights.edges is not None else (weights.score, weights.score)
     return nodes, edges, directions, offset, weights.score
 
@@ -105,7 +93,7 @@ def _forward_only(nodes, edges, weights, options):
     rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"))
     kernel = _kernel("pointer_forward", nodes, edges, weights.edges is None, options, 1, rows_read, rows_written, (1,))
     outputs = [((samples, n, n), jnp.float32)] * (1 + options.softmax)
-    return tuple(kernel(*_operands(nodes, edges, weights), weights.bias, outputs=outputs))
+    return tuple(kernel(*operands_of(nodes, edges, weights), weights.bias, outputs=outputs))
 
 
 def _forward(nodes, edges, weights, options):
@@ -124,7 +112,7 @@ def _backward(options, saved, cotangents):
     num_scalars = 1 if dense else edges.shape[-1]
     d_logits, *d_probabilities = cotangents
     d_first, d_second, d_edges, small = kernel(
-        *_operands(nodes, edges, weights), d_logits, *probabilities, *d_probabilities,
+        *operands_of(nodes, edges, weights), d_logits, *probabilities, *d_probabilities,
         outputs=[
             ((samples, n, H), jnp.float32),
             ((samples, n, H), jnp.float32),

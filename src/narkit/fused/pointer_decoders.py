@@ -5,20 +5,14 @@ The formulas are those of `narkit.models.pointer_decoders`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 from jaxtyping import Array, Float
 
 from narkit.fused.edge_features import EdgeFeatures
-from narkit.fused.edge_pointer import edge_pointer_logits, edge_pointer_logits_and_means
-from narkit.fused.latent_pointer import (
-    Fragments,
-    LatentPointerWeights,
-    latent_pointer_logits,
-    latent_pointer_logits_and_softmax,
-)
-from narkit.fused.pointer import PointerWeights, pointer_logits, pointer_logits_and_softmax
+from narkit.fused.edge_pointer import edge_pointer_logits, with_means
+from narkit.fused.latent_pointer import Fragments, LatentPointerWeights, latent_pointer_logits
+from narkit.fused.pointer import Options, PointerWeights, pointer_logits
+from narkit.models.decoders import Decoder
 from narkit.models.features import Basis, FoldedLinear, fold
 from narkit.models.layers import Linear
 from narkit.spec import Kind, Location, Probe
@@ -38,15 +32,17 @@ class FusedPointerDecoder(eqx.Module):
         cls,
         probe: Probe,
         columns: tuple[int, ...],
-        on_edges: Linear,
-        score: Linear,
+        decoder: Decoder,
         basis: Basis,
         latent_sizes: tuple[int, ...],
-    ) -> FusedPointerDecoder:
-        folded = fold(on_edges, basis, latent_sizes)
+    ) -> FusedPointerDecoder | None:
+        """None if the decoder is not that of a pointer."""
+        if decoder.score is None:
+            return None
+        folded = fold(decoder.on_edges[0], basis, latent_sizes)
         has_kernel = bool(latent_sizes) and probe.location is Location.NODE
         fragments = Fragments.of(folded.dense_weights[0]) if has_kernel else None
-        return cls(probe, columns, folded, score, fragments)
+        return cls(probe, columns, folded, decoder.score, fragments)
 
     def __call__(
         self,
@@ -60,37 +56,25 @@ class FusedPointerDecoder(eqx.Module):
         `nodes` are the outputs of all Linears of nodes; `of_edges` is e, if it has been made already.
         """
         if self.probe.location is Location.EDGE:
-            arguments = self._arguments(nodes, edges, of_edges)
-            return edge_pointer_logits_and_means(*arguments) if soften else (edge_pointer_logits(*arguments), None)
+            logits = edge_pointer_logits(nodes, *self._read(edges, of_edges), self.columns)
+            return with_means(logits) if soften else (logits, None)
+        # The values of permutations are no softmax.
+        options = Options(*self.columns, softmax=soften and self.probe.kind is Kind.POINTER)
         if edges.narrow_latents is not None and self.fragments is not None:
-            arguments = self._latent_arguments(nodes, edges, self.fragments)
-            of_logits, of_both = latent_pointer_logits, latent_pointer_logits_and_softmax
+            basis, score = self.on_edges.basis, self.score
+            latent = self.on_edges.dense_weights[0]
+            weights = LatentPointerWeights(
+                basis.directions, basis.offset, latent, score.weight[:, 0], score.bias, self.fragments
+            )
+            found = latent_pointer_logits(nodes, edges.scalars, edges.narrow_latents, weights, options)
         else:
-            arguments = self._arguments(nodes, edges)
-            of_logits, of_both = pointer_logits, pointer_logits_and_softmax
-        if not soften or self.probe.kind is not Kind.POINTER:  # the values of permutations are no softmax
-            return of_logits(*arguments), None
-        logits, probabilities = of_both(*arguments)
-        return logits, probabilities[..., None]
+            found = pointer_logits(nodes, *self._read(edges), options)
+        return found[0], found[1][..., None] if options.softmax else None
 
-    def _arguments(self, nodes: Array, edges: EdgeFeatures, of_edges: Array | None = None) -> tuple[Any, ...]:
-        """What the kernels of pointers take: from nodes with two columns, from edges with three."""
+    def _read(self, edges: EdgeFeatures, of_edges: Array | None = None) -> tuple[Array, PointerWeights]:
+        """What kernels read of edges: their scalars or, if they are no sum of few directions, their features."""
         basis, score = self.on_edges.basis, self.score.weight[:, 0]
-        if edges.latents:  # edges that are no sum of few directions
+        if edges.latents:
             features = self.on_edges(edges.scalars, *edges.latents) if of_edges is None else of_edges
-            return nodes, *self.columns, features, PointerWeights(None, score, self.score.bias)
-        weights = PointerWeights((basis.directions, basis.offset), score, self.score.bias)
-        return nodes, *self.columns, edges.scalars, weights
-
-    def _latent_arguments(self, nodes: Array, edges: EdgeFeatures, fragments: Fragments) -> tuple[Any, ...]:
-        """What the kernel takes that makes edge latents itself."""
-        basis, score = self.on_edges.basis, self.score
-        weights = LatentPointerWeights(
-            basis.directions,
-            basis.offset,
-            self.on_edges.dense_weights[0],
-            score.weight[:, 0],
-            score.bias,
-            fragments,
-        )
-        return nodes, *self.columns, edges.scalars, edges.narrow_latents, weights
+            return features, PointerWeights(None, score, self.score.bias)
+        return edges.scalars, PointerWeights((basis.directions, basis.offset), score, self.score.bias)

@@ -37,27 +37,21 @@ Triplets = Float[Array, "batch node node node"]
 
 
 class FusedProcessor(eqx.Module):
-    """A processor with the encoders' bases folded in, for a batch."""
+    """A processor with the encoders' bases folded in, for a batch.
+
+    One with an attention over third nodes may be told of edge pointers: of what is added to the attention's logits.
+    Then it also gives the attention's weights.
+    """
 
     @abc.abstractmethod
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        """The next hidden states, and what decoders read beside the encoded edges, if anything."""
-
-    @abc.abstractmethod
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        """What decoders read beside the encoded edges, if anything."""
-
     def step_attending(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
     ) -> tuple[Hiddens, Latents, Triplets | None]:
-        """The same with the weights of the attention over third nodes, if there is one, to whose logits is added."""
-        assert added is None, "a processor without an attention is told of edge pointers"
-        return *self.with_latents(scalars, adjacency, hidden), None
+        """The next hidden states, and what `attend` gives."""
 
+    @abc.abstractmethod
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
-        """What decoders read beside the encoded edges, and the weights of the attention."""
-        assert added is None, "a processor without an attention is told of edge pointers"
-        return self.edge_latents(scalars, hidden), None
+        """What decoders read beside the encoded edges, if anything, and the weights of the attention."""
 
 
 class PlainProcessor(FusedProcessor):
@@ -65,18 +59,16 @@ class PlainProcessor(FusedProcessor):
 
     bound: BoundProcessor
 
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        return jax.vmap(self.bound.with_latents)(scalars, adjacency, hidden)
-
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        return jax.vmap(self.bound.edge_latents)(scalars, hidden)
-
     def step_attending(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
     ) -> tuple[Hiddens, Latents, Triplets | None]:
+        if added is None:
+            return *jax.vmap(self.bound.with_latents)(scalars, adjacency, hidden), None
         return jax.vmap(self.bound.step_attending)(scalars, adjacency, hidden, added)
 
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        if added is None:
+            return jax.vmap(self.bound.edge_latents)(scalars, hidden), None
         return jax.vmap(self.bound.attend)(scalars, hidden, added)
 
 
@@ -93,6 +85,21 @@ def bind_triplets(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
     step = FusedMessageStep.of(bases, processor.message_passing, None, type(processor).senders)
     triplets = FusedTripletReasoning.of(bases, processor.triplets)
     return FusedTriplets(step.with_terms(triplets.nodes, triplets.graph), triplets)
+
+
+def update_weights(message_passing: MessagePassing) -> UpdateWeights:
+    """What the kernels of the update take."""
+    gate, norm = message_passing.gate, message_passing.norm
+    if gate is None:
+        on_message, vectors = [message_passing.from_messages], [norm.scale, norm.offset]
+    else:
+        on_message = [message_passing.from_messages, gate.from_messages]
+        vectors = [norm.scale, norm.offset, gate.out.bias]
+    return UpdateWeights.of(
+        jnp.stack([linear.weight for linear in on_message]),
+        None if gate is None else gate.out.weight,
+        jnp.stack(vectors),
+    )
 
 
 class FusedMessageStep(FusedProcessor):
@@ -114,15 +121,12 @@ class FusedMessageStep(FusedProcessor):
         attention: TripletEdgeAttention | None,
         senders: Senders = everyone,
     ) -> FusedMessageStep:
-        gate = message_passing.gate
         size = message_passing.graph.bias.shape[0]
         linears = [message_passing.receiver, message_passing.sender, message_passing.from_nodes]
         on_message = [message_passing.from_messages]
-        vectors = [message_passing.norm.scale, message_passing.norm.offset]
-        if gate is not None:
-            linears.append(gate.from_nodes)
-            on_message.append(gate.from_messages)
-            vectors.append(gate.out.bias)
+        if message_passing.gate is not None:
+            linears.append(message_passing.gate.from_nodes)
+            on_message.append(message_passing.gate.from_messages)
         on_nodes = concatenated(linears)
         nodes = bases.node.through(eqx.tree_at(lambda linear: linear.weight, on_nodes, on_nodes.weight[:size]))
         to_receiver = bases.graph.through(message_passing.graph)
@@ -166,11 +170,7 @@ class FusedMessageStep(FusedProcessor):
                 products,
                 jnp.stack([linear.bias for linear in message_passing.mlp]),
             ),
-            update_weights=UpdateWeights.of(
-                jnp.stack([linear.weight for linear in on_message]),
-                None if gate is None else gate.out.weight,
-                jnp.stack(vectors),
-            ),
+            update_weights=update_weights(message_passing),
             slope=attention.slope if attention is not None else 0.0,
             senders=senders,
         )
@@ -183,11 +183,14 @@ class FusedMessageStep(FusedProcessor):
         dense = jnp.concatenate([own.dense[0], nodes.dense_weights[0]], axis=1)
         return dataclasses.replace(self, node_weights=NodeWeights.of(directions, offset, (dense,)))
 
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
-        return self.with_terms_of_nodes(scalars, adjacency, hidden)[0], None
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
+    ) -> tuple[Hiddens, Latents, Triplets | None]:
+        assert added is None, "a step without latents of edges is told of edge pointers"
+        return self.with_terms_of_nodes(scalars, adjacency, hidden)[0], None, None
 
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        return None
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        return None, None
 
     def with_terms_of_nodes(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens
@@ -243,12 +246,15 @@ class FusedTriplets(FusedProcessor):
     messages: FusedMessageStep
     triplets: FusedTripletReasoning
 
-    def with_latents(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens) -> tuple[Hiddens, Latents]:
+    def step_attending(
+        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
+    ) -> tuple[Hiddens, Latents, Triplets | None]:
+        assert added is None, "a processor without an attention is told of edge pointers"
         next_hidden, terms = self.messages.with_terms_of_nodes(scalars, adjacency, hidden)
-        return next_hidden, self.triplets.of_terms(terms, scalars)
+        return next_hidden, self.triplets.of_terms(terms, scalars), None
 
-    def edge_latents(self, scalars: Scalars, hidden: Hiddens) -> Latents:
-        return self.triplets(scalars, hidden)
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+        return self.triplets(scalars, hidden), None
 
 
 def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many at_least_one hidden"]:

@@ -25,14 +25,6 @@ struct Value {
 #define SCALAR_ROW (STAGED ? (SCALARS + 3) / 4 * 4 : SCALARS)
 #define LOGIT_ROW (STAGED ? SMALL_WIDTH : WIDTH)
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-
-__device__ __forceinline__ float highest_of_lanes(float value) {
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, step));
-  return value;
-}
-
 __device__ constexpr Value value_of(int v) {
   constexpr Value values[] = {VALUES};
   return values[v];
@@ -55,9 +47,6 @@ __device__ __forceinline__ void choose(int mine, u32& what, u32& where) {
     choose<V + 1>(mine, what, where);
   }
 }
-
-// The same for all lanes, which the compiler would not know otherwise.
-__device__ __forceinline__ int warp_number() { return (int)__shfl_sync(0xffffffff, (u32)(threadIdx.x / 32), 0); }
 
 // Calls `f` for the hints of this warp. Their numbers are chosen rather than their code, of which there is one copy:
 // reading instructions takes time, too.
@@ -183,16 +172,16 @@ struct Feature {
 extern "C" __global__ void __launch_bounds__(BLOCK) readout_forward(
     const float* logits, const float* __restrict__ scalars, FORWARD_ON_GRAPH TIME_PARAMETERS
     float* next ON_GRAPH_RESULTS) {
-  const int seed = blockIdx.z, sample = blockIdx.x, lane = threadIdx.x % 32;
-  const long long index = (long long)seed * SAMPLES + sample;
-  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * WIDTH;
-  scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * SCALARS;
-  next += index * N * SCALARS;
+  const Sample sample(1);
+  const int lane = threadIdx.x % 32;
+  logits += sample.at(TIMED_logits, NOW) * N * WIDTH;
+  scalars += sample.at(TIMED_scalars, NOW) * N * SCALARS;
+  next += sample.index * N * SCALARS;
 #if GRAPH
-  graph_logits += ((long long)row_of(seed, TIMED_graph, NOW) * SAMPLES + sample) * GRAPH;
-  read += ((long long)row_of(seed, TIMED_read, NOW) * SAMPLES + sample) * READ;
+  graph_logits += sample.at(TIMED_graph, NOW) * GRAPH;
+  read += sample.at(TIMED_read, NOW) * READ;
 #endif
-  if (HAS_ENDED(index)) {
+  if (HAS_ENDED(sample.index)) {
     write_zeros(next, N * SCALARS, BLOCK);
 #if GRAPH
     write_zeros(graph_logits, GRAPH, BLOCK);
@@ -201,12 +190,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK) readout_forward(
     return;
   }
 #if GRAPH
-  hidden += ((long long)row_of(seed, TIMED_hidden, NOW) * SAMPLES + sample) * N * H;
-  next_hidden += ((long long)row_of(seed, TIMED_next_hidden, NOW) * SAMPLES + sample) * N * H;
-  weights += seed * READ * GRAPH;
+  hidden += sample.at(TIMED_hidden, NOW) * N * H;
+  next_hidden += sample.at(TIMED_next_hidden, NOW) * N * H;
+  weights += sample.seed * READ * GRAPH;
   float *staged = (float*)memory, *staged_logits = staged + STAGED * N * SCALAR_ROW;
   float *shares = staged_logits + STAGED * N * SMALL_WIDTH, *of_graph = shares + GRAPH * BLOCK_WARPS;
-  Feature feature(hidden, next_hidden, directions + seed * NODE_SCALARS * H, offset + seed * H);
+  Feature feature(hidden, next_hidden, directions + sample.seed * NODE_SCALARS * H, offset + sample.seed * H);
   float weight[GRAPH];
 #pragma unroll
   for (int g = 0; g < GRAPH; ++g) weight[g] = weights[threadIdx.x * GRAPH + g];
@@ -302,18 +291,18 @@ extern "C" __global__ void __launch_bounds__(BLOCK) readout_forward(
 extern "C" __global__ void __launch_bounds__(BLOCK) readout_backward(
     const float* logits, const float* __restrict__ scalars, const float* d_next, BACKWARD_ON_GRAPH TIME_PARAMETERS
     float* d_logits, float* d_scalars ON_GRAPH_GRADIENTS) {
-  const int seed = blockIdx.z, sample = blockIdx.x, lane = threadIdx.x % 32;
-  const long long index = (long long)seed * SAMPLES + sample;
-  d_next += index * N * SCALARS;
-  d_logits += index * N * SMALL_WIDTH;
-  d_scalars += index * N * SCALARS;
+  const Sample sample(1);
+  const int lane = threadIdx.x % 32;
+  d_next += sample.index * N * SCALARS;
+  d_logits += sample.index * N * SMALL_WIDTH;
+  d_scalars += sample.index * N * SCALARS;
 #if GRAPH
-  d_hidden += index * N * H;
-  d_next_hidden += index * N * H;
-  d_features += ((long long)row_of(seed, TIMED_features, NOW) * SAMPLES + sample) * N * H;
-  d_graph += ((long long)row_of(seed, TIMED_d_graph, NOW) * SAMPLES + sample) * GRAPH;
+  d_hidden += sample.index * N * H;
+  d_next_hidden += sample.index * N * H;
+  d_features += sample.at(TIMED_features, NOW) * N * H;
+  d_graph += sample.at(TIMED_d_graph, NOW) * GRAPH;
 #endif
-  if (HAS_ENDED(index)) {
+  if (HAS_ENDED(sample.index)) {
     write_zeros(d_logits, N * SMALL_WIDTH, BLOCK);
     write_zeros(d_scalars, N * SCALARS, BLOCK);
 #if GRAPH
@@ -324,21 +313,21 @@ extern "C" __global__ void __launch_bounds__(BLOCK) readout_backward(
 #endif
     return;
   }
-  logits += ((long long)row_of(seed, TIMED_logits, NOW) * SAMPLES + sample) * N * WIDTH;
-  scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * SCALARS;
+  logits += sample.at(TIMED_logits, NOW) * N * WIDTH;
+  scalars += sample.at(TIMED_scalars, NOW) * N * SCALARS;
   float *to_logits = d_logits, *to_scalars = d_scalars;
 #if GRAPH
-  hidden += ((long long)row_of(seed, TIMED_hidden, NOW) * SAMPLES + sample) * N * H;
-  next_hidden += ((long long)row_of(seed, TIMED_next_hidden, NOW) * SAMPLES + sample) * N * H;
-  directions += seed * NODE_SCALARS * H;
-  weights += seed * READ * GRAPH;
-  graph_logits += ((long long)row_of(seed, TIMED_graph, NOW) * SAMPLES + sample) * GRAPH;
-  d_graph_logits += index * GRAPH;
+  hidden += sample.at(TIMED_hidden, NOW) * N * H;
+  next_hidden += sample.at(TIMED_next_hidden, NOW) * N * H;
+  directions += sample.seed * NODE_SCALARS * H;
+  weights += sample.seed * READ * GRAPH;
+  graph_logits += sample.at(TIMED_graph, NOW) * GRAPH;
+  d_graph_logits += sample.index * GRAPH;
   float *of_features = (float*)memory, *staged = of_features + STAGED * N * H;
   float *staged_logits = staged + STAGED * N * SCALAR_ROW, *staged_next = staged_logits + STAGED * N * SMALL_WIDTH;
   float *made_logits = staged_next + STAGED * N * SCALARS, *made_scalars = made_logits + STAGED * N * SMALL_WIDTH;
   float *of_graph = made_scalars + STAGED * N * SCALARS, *known = of_graph + GRAPH;
-  Feature feature(hidden, next_hidden, directions, offset + seed * H);
+  Feature feature(hidden, next_hidden, directions, offset + sample.seed * H);
   float weight[GRAPH];
 #pragma unroll
   for (int g = 0; g < GRAPH; ++g) weight[g] = weights[threadIdx.x * GRAPH + g];

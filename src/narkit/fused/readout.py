@@ -58,6 +58,19 @@ class ReadoutWeights(NamedTuple):
     graph: Float[Array, "read graph_logit"]  # W
 
 
+class _OfGraph(NamedTuple):
+    """What the logits of the graph's hints are made of, beside scalars."""
+
+    hidden: Float[Array, "sample node hidden"]
+    next_hidden: Float[Array, "sample node hidden"]
+    weights: ReadoutWeights
+
+
+class _Options(NamedTuple):
+    values: tuple[Value, ...]
+    first: int
+
+
 def readout(
     logits: Float[Array, "sample node width"],
     scalars: Float[Array, "sample node scalar"],
@@ -72,22 +85,19 @@ def readout(
     In a row of scalars those of the graph stand behind the node's own; every node has the same. `first` is the column
     from which on `logits` has those of `values`: nothing before has a gradient from here.
     """
-    options = _Options(tuple(values), first)
-    if weights is None or weights.graph.shape[1] == 0:
-        return _nodes_only(logits, scalars, options), None
-    return _results(logits, scalars, hidden, next_hidden, weights, options)
+    of_graph = None
+    if weights is not None and weights.graph.shape[1] > 0:
+        of_graph = _OfGraph(hidden, next_hidden, weights)
+    next_scalars, *graph_logits = _results(logits, scalars, of_graph, _Options(tuple(values), first))
+    return next_scalars, graph_logits[0] if graph_logits else None
 
 
-class _Options(NamedTuple):
-    values: tuple[Value, ...]
-    first: int
-
-
-def _kernel(name: str, logits: Array, scalars: Array, weights: ReadoutWeights | None, options: _Options, *rows):
+def _kernel(name: str, logits: Array, scalars: Array, of_graph: _OfGraph | None, options: _Options, *rows):
     samples, n, width = logits.shape
     num_scalars = scalars.shape[-1]
-    of_node = num_scalars if weights is None else weights.directions.shape[0]
-    num_logits = 0 if weights is None else weights.graph.shape[1]
+    of_node, num_logits = num_scalars, 0
+    if of_graph is not None:
+        of_node, num_logits = of_graph.weights.directions.shape[0], of_graph.weights.graph.shape[1]
     macros = {
         "N": n, "SAMPLES": samples, "WIDTH": width, "SMALL": options.first, "SCALARS": num_scalars,
         "NODE_SCALARS": of_node, "GRAPH": num_logits, "NUM_VALUES": len(options.values),
@@ -105,100 +115,57 @@ def _kernel(name: str, logits: Array, scalars: Array, weights: ReadoutWeights | 
     return Kernel("readout.cu", name, tuple(macros.items()), (samples, 1), shared, *rows, threads=threads)
 
 
-def _read_size(weights: ReadoutWeights) -> int:
-    return weights.graph.shape[0]
+def _run_forward(logits, scalars, of_graph, options):
+    rows_read, rows_written, on_graph = ((0, "TIMED_logits"), (1, "TIMED_scalars")), (), ()
+    outputs = [(scalars.shape, jnp.float32)]
+    if of_graph is not None:
+        # Read from their rows, or a loop would have to copy them: their memory is where it puts the next ones.
+        rows_read += ((2, "TIMED_hidden"), (3, "TIMED_next_hidden"))
+        rows_written = ((1, "TIMED_graph"), (2, "TIMED_read"))
+        on_graph = (of_graph.hidden, of_graph.next_hidden, *of_graph.weights)
+        num_read, num_logits = of_graph.weights.graph.shape
+        outputs += [((len(logits), num_logits), jnp.float32), ((len(logits), num_read), jnp.float32)]
+    kernel = _kernel("readout_forward", logits, scalars, of_graph, options, rows_read, rows_written)
+    return kernel(logits, scalars, *on_graph, outputs=outputs)
 
 
-# ---------------------------------------------------------------------------------------- without logits of the graph
+def _forward_only(logits, scalars, of_graph, options):
+    return tuple(_run_forward(logits, scalars, of_graph, options)[:2])
 
 
-def _nodes_forward_only(logits, scalars, options):
-    return _kernel("readout_forward", logits, scalars, None, options, ((0, "TIMED_logits"), (1, "TIMED_scalars")))(
-        logits, scalars, outputs=[(scalars.shape, jnp.float32)]
-    )[0]
+def _forward(logits, scalars, of_graph, options):
+    next_scalars, *rest = _run_forward(logits, scalars, of_graph, options)
+    saved = [checkpoint_name(values, SAVED) for values in rest]
+    return (next_scalars, *saved[:1]), (logits, scalars, of_graph, saved)
 
 
-def _nodes_forward(logits, scalars, options):
-    return _nodes_forward_only(logits, scalars, options), (logits, scalars)
-
-
-def _nodes_backward(options, saved, d_next):
-    logits, scalars = saved
+def _backward(options, residuals, cotangents):
+    logits, scalars, of_graph, saved = residuals
     samples, n, width = logits.shape
-    kernel = _kernel("readout_backward", logits, scalars, None, options, ((0, "TIMED_logits"), (1, "TIMED_scalars")))
-    d_small, d_scalars = kernel(
-        logits, scalars, d_next,
-        outputs=[((samples, n, width - options.first), jnp.float32), (scalars.shape, jnp.float32)],
-    )  # fmt: skip
-    return _behind(d_small, options.first), d_scalars
+    d_next, *d_graph_logits = cotangents
+    rows_read, rows_written, on_graph = ((0, "TIMED_logits"), (1, "TIMED_scalars")), (), ()
+    outputs = [((samples, n, width - options.first), jnp.float32), (scalars.shape, jnp.float32)]
+    if of_graph is not None:
+        rows_read += ((3, "TIMED_hidden"), (4, "TIMED_next_hidden"), (8, "TIMED_graph"))
+        rows_written = ((4, "TIMED_features"), (5, "TIMED_d_graph"))
+        on_graph = (of_graph.hidden, of_graph.next_hidden, *of_graph.weights, saved[0], *d_graph_logits)
+        outputs += [(of_graph.hidden.shape, jnp.float32)] * 3 + [(saved[0].shape, jnp.float32)]
+    kernel = _kernel("readout_backward", logits, scalars, of_graph, options, rows_read, rows_written)
+    d_small, d_scalars, *rest = kernel(logits, scalars, d_next, *on_graph, outputs=outputs)
+    d_of_graph = None
+    if of_graph is not None:
+        d_hidden, d_next_hidden, *stacked = rest
+        d_features, d_graph = (checkpoint_name(values, STACKED) for values in stacked)
+        # The offset goes with a scalar that is always one.
+        num_scalars = of_graph.weights.directions.shape[0]
+        given = jax.lax.pad(scalars[..., :num_scalars], np.float32(1), [(0, 0, 0), (0, 0, 0), (0, 1, 0)])
+        of_basis = jnp.einsum("bnp,bnh->ph", given, d_features)
+        d_weights = ReadoutWeights(of_basis[:-1], of_basis[-1], jnp.einsum("br,bg->rg", saved[1], d_graph))
+        d_of_graph = _OfGraph(d_hidden, d_next_hidden, d_weights)
+    # Nothing in front of `first` has a gradient.
+    d_logits = jnp.concatenate([jnp.zeros((samples, n, options.first)), d_small], axis=-1)
+    return d_logits, d_scalars, d_of_graph
 
 
-def _behind(values: Array, missing: int) -> Array:
-    """Values behind so many columns of zeros."""
-    return jnp.concatenate([jnp.zeros((*values.shape[:-1], missing)), values], axis=-1)
-
-
-_nodes_only: Any = jax.custom_vjp(_nodes_forward_only, nondiff_argnums=(2,))
-_nodes_only.defvjp(_nodes_forward, _nodes_backward)
-
-
-# ------------------------------------------------------------------------------------------- with logits of the graph
-
-
-def _run_forward(logits, scalars, hidden, next_hidden, weights, options):
-    # Read from their rows, or a loop would have to copy them: their memory is where it puts the next ones.
-    rows_read = ((0, "TIMED_logits"), (1, "TIMED_scalars"), (2, "TIMED_hidden"), (3, "TIMED_next_hidden"))
-    rows_written = ((1, "TIMED_graph"), (2, "TIMED_read"))
-    kernel = _kernel("readout_forward", logits, scalars, weights, options, rows_read, rows_written)
-    samples = len(logits)
-    return kernel(
-        logits, scalars, hidden, next_hidden, *weights,
-        outputs=[
-            (scalars.shape, jnp.float32),
-            ((samples, weights.graph.shape[1]), jnp.float32),
-            ((samples, _read_size(weights)), jnp.float32),
-        ],
-    )  # fmt: skip
-
-
-def _forward_only(logits, scalars, hidden, next_hidden, weights, options):
-    return tuple(_run_forward(logits, scalars, hidden, next_hidden, weights, options)[:2])
-
-
-def _forward(logits, scalars, hidden, next_hidden, weights, options):
-    next_scalars, *rest = _run_forward(logits, scalars, hidden, next_hidden, weights, options)
-    graph_logits, read = (checkpoint_name(values, SAVED) for values in rest)
-    return (next_scalars, graph_logits), (logits, scalars, hidden, next_hidden, weights, graph_logits, read)
-
-
-def _backward(options, saved, cotangents):
-    logits, scalars, hidden, next_hidden, weights, graph_logits, read = saved
-    samples, n, width = logits.shape
-    d_next, d_graph_logits = cotangents
-    rows_read = (
-        (0, "TIMED_logits"), (1, "TIMED_scalars"), (3, "TIMED_hidden"), (4, "TIMED_next_hidden"), (8, "TIMED_graph"),
-    )  # fmt: skip
-    rows_written = ((4, "TIMED_features"), (5, "TIMED_d_graph"))
-    kernel = _kernel("readout_backward", logits, scalars, weights, options, rows_read, rows_written)
-    d_small, d_scalars, d_hidden, d_next_hidden, d_features, d_graph = kernel(
-        logits, scalars, d_next, hidden, next_hidden, *weights, graph_logits, d_graph_logits,
-        outputs=[
-            ((samples, n, width - options.first), jnp.float32),
-            (scalars.shape, jnp.float32),
-            (hidden.shape, jnp.float32),
-            (hidden.shape, jnp.float32),
-            (hidden.shape, jnp.float32),
-            (graph_logits.shape, jnp.float32),
-        ],
-    )  # fmt: skip
-    d_features, d_graph = checkpoint_name(d_features, STACKED), checkpoint_name(d_graph, STACKED)
-    num_scalars = weights.directions.shape[0]
-    # The offset goes with a scalar that is always one.
-    given = jax.lax.pad(scalars[..., :num_scalars], np.float32(1), [(0, 0, 0), (0, 0, 0), (0, 1, 0)])
-    of_basis = jnp.einsum("bnp,bnh->ph", given, d_features)
-    d_weights = ReadoutWeights(of_basis[:-1], of_basis[-1], jnp.einsum("br,bg->rg", read, d_graph))
-    return _behind(d_small, options.first), d_scalars, d_hidden, d_next_hidden, d_weights
-
-
-_results: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(5,))
+_results: Any = jax.custom_vjp(_forward_only, nondiff_argnums=(3,))
 _results.defvjp(_forward, _backward)

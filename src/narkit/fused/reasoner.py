@@ -48,23 +48,15 @@ class FusedReasoner(BoundNetwork):
         scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
         connected = reading.adjacency(self.spec)
         pointers = reading.pointers(self.whole)
-        attention = None
-        if not self.whole:
-            next_hidden, latents = self.processor.with_latents(scalars, connected, hidden)
-        else:
-            next_hidden, latents, attention = self.processor.step_attending(
-                scalars, connected, hidden, self._to_logits(pointers)
-            )
+        next_hidden, latents, attention = self.processor.step_attending(
+            scalars, connected, hidden, self._to_logits(pointers)
+        )
         whole = WholePointers(pointers, attention)
         logits, feedback = self.hint_decoders(scalars, hidden, next_hidden, latents, whole, soften=soften)
         return LastStep(scalars, hidden, next_hidden, pointers), logits, feedback
 
     def outputs(self, last: LastStep) -> dict[str, Array]:
-        attention = None
-        if not self.whole:
-            latents = self.processor.edge_latents(last.scalars, last.hidden)
-        else:
-            latents, attention = self.processor.attend(last.scalars, last.hidden, self._to_logits(last.pointers))
+        latents, attention = self.processor.attend(last.scalars, last.hidden, self._to_logits(last.pointers))
         whole = WholePointers(last.pointers, attention)
         logits, _ = self.output_decoders(last.scalars, last.hidden, last.next_hidden, latents, whole)
         return logits

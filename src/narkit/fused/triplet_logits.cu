@@ -8,8 +8,6 @@
 
 __device__ __forceinline__ float4 scaled(float4 a, float s) { return make_float4(a.x * s, a.y * s, a.z * s, a.w * s); }
 
-__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
-
 #if defined(BUILD_triplet_logits)
 extern "C" __global__ void __launch_bounds__(THREADS, 3) triplet_logits(
     const float* __restrict__ pair_ij, const float* __restrict__ pair_ik, const float* __restrict__ pair_jk,

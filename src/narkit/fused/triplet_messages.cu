@@ -12,8 +12,6 @@
 #define BLOCKS ((N + NODES - 1) / NODES)
 #define RECEIVER_BLOCKS ((N + RECEIVERS - 1) / RECEIVERS)
 
-__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
-
 // `start` plus this feature of s_ab E.
 __device__ __forceinline__ float through(
     const float* scalars, int a, int b, const float (&directions)[P], float start) {
@@ -29,20 +27,32 @@ __device__ __forceinline__ void load_column(const float* triplet, int which, flo
   for (int p = 0; p < P; ++p) out[p] = triplet[(which * P + p) * FEATURES + threadIdx.x % FEATURES];
 }
 
-// Shared memory: u_ij of the block's receivers.
-template <bool SAVE>
-__device__ __forceinline__ void forward(
-    const float* nodes, const float* scalars, const float* triplet, int now, float* maxima, int* winners) {
+#if defined(BUILD_triplets_forward)
+// Shared memory: u_ij of the block's receivers. With SAVE also the nodes i that the maxima came from.
+extern "C" __global__ void __launch_bounds__(THREADS) triplets_forward(
+    const float* nodes, const float* scalars, const float* triplet, TIME_PARAMETERS float* maxima
+#if SAVE
+    , int* winners
+#endif
+) {
   float* pairs = (float*)memory;
-  const int seed = blockIdx.z, block = blockIdx.x % (BLOCKS * RECEIVER_BLOCKS);
-  const int sample = blockIdx.x / (BLOCKS * RECEIVER_BLOCKS);
-  const int first_j = block / BLOCKS * RECEIVERS, f = threadIdx.x % FEATURES;
+  const int blocks = BLOCKS * RECEIVER_BLOCKS, block = blockIdx.x % blocks;
+  const Sample sample(blocks);
+  if (HAS_ENDED(sample.seed * SAMPLES + sample.sample)) {
+    if (block) return;
+    maxima += sample.at(TIMED_maxima, NOW) * N * N * FEATURES;
+    write_zeros(maxima, N * N * FEATURES, THREADS);
+    return;
+  }
+  const int now = NOW, first_j = block / BLOCKS * RECEIVERS, f = threadIdx.x % FEATURES;
   const int k = block % BLOCKS * NODES + threadIdx.x / FEATURES;
-  nodes += ((long long)row_of(seed, TIMED_terms, now) * SAMPLES + sample) * N * TERMS + TERMS - OWN_TERMS;
-  scalars += ((long long)row_of(seed, TIMED_scalars, now) * SAMPLES + sample) * N * N * P;
-  triplet += seed * 3 * P * FEATURES;
-  maxima += ((long long)row_of(seed, TIMED_maxima, now) * SAMPLES + sample) * N * N * FEATURES;
-  winners += ((long long)row_of(seed, TIMED_winners, now) * SAMPLES + sample) * N * N * FEATURES;
+  nodes += sample.at(TIMED_terms, now) * N * TERMS + TERMS - OWN_TERMS;
+  scalars += sample.at(TIMED_scalars, now) * N * N * P;
+  triplet += sample.seed * 3 * P * FEATURES;
+  maxima += sample.at(TIMED_maxima, now) * N * N * FEATURES;
+#if SAVE
+  winners += sample.at(TIMED_winners, now) * N * N * FEATURES;
+#endif
 
   float directions[P];
   load_column(triplet, 0, directions);
@@ -74,28 +84,10 @@ __device__ __forceinline__ void forward(
     if (j >= N) break;
     const int at = (j * N + k) * FEATURES + f;
     maxima[at] = best[b] + through(scalars, j, k, directions, nodes[j * TERMS + FEATURES + f] + own);
-    if (SAVE) winners[at] = from[b];
-  }
-}
-
-#if defined(BUILD_triplets_forward)
-extern "C" __global__ void __launch_bounds__(THREADS) triplets_forward(
-    const float* nodes, const float* scalars, const float* triplet, float* maxima) {
-  forward<false>(nodes, scalars, triplet, 0, maxima, 0);
-}
+#if SAVE
+    winners[at] = from[b];
 #endif
-
-#if defined(BUILD_triplets_forward_saving)
-extern "C" __global__ void __launch_bounds__(THREADS) triplets_forward_saving(
-    const float* nodes, const float* scalars, const float* triplet, TIME_PARAMETERS float* maxima, int* winners) {
-  const int blocks = BLOCKS * RECEIVER_BLOCKS, sample = blockIdx.x / blocks;
-  if (HAS_ENDED(blockIdx.z * SAMPLES + sample)) {
-    if (blockIdx.x % blocks) return;
-    maxima += ((long long)row_of(blockIdx.z, TIMED_maxima, NOW) * SAMPLES + sample) * N * N * FEATURES;
-    write_zeros(maxima, N * N * FEATURES, THREADS);
-    return;
   }
-  forward<true>(nodes, scalars, triplet, NOW, maxima, winners);
 }
 #endif
 
@@ -118,21 +110,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) triplets_backward(
     const float* scalars, const float* triplet, const int* winners, const float* d_maxima,
     TIME_PARAMETERS float* d_nodes, float* d_scalars, float* small) {
   float* sums = (float*)memory;
-  const int seed = blockIdx.z, sample = blockIdx.x / BLOCKS, block = blockIdx.x % BLOCKS, kind = blockIdx.y;
+  const Sample sample(BLOCKS);
+  const int block = blockIdx.x % BLOCKS, kind = blockIdx.y;
   const int f = threadIdx.x % FEATURES, local = threadIdx.x / FEATURES, mine = block * NODES + local;
-  const long long index = (long long)seed * SAMPLES + sample;
-  scalars += ((long long)row_of(seed, TIMED_scalars, NOW) * SAMPLES + sample) * N * N * P;
-  triplet += seed * 3 * P * FEATURES;
-  winners += ((long long)row_of(seed, TIMED_winners, NOW) * SAMPLES + sample) * N * N * FEATURES;
-  d_maxima += index * N * N * GRADIENTS + FIRST_GRADIENT;
-  d_nodes += (index * BLOCKS + block) * N * OWN_TERMS;
-  d_scalars += index * 3 * N * N * P;
-  small += (((long long)row_of(seed, TIMED_small, NOW) * SAMPLES + sample) * BLOCKS + block) * WARPS * 3 * P * FEATURES;
+  scalars += sample.at(TIMED_scalars, NOW) * N * N * P;
+  triplet += sample.seed * 3 * P * FEATURES;
+  winners += sample.at(TIMED_winners, NOW) * N * N * FEATURES;
+  d_maxima += sample.index * N * N * GRADIENTS + FIRST_GRADIENT;
+  d_nodes += (sample.index * BLOCKS + block) * N * OWN_TERMS;
+  d_scalars += sample.index * 3 * N * N * P;
+  small += (sample.at(TIMED_small, NOW) * BLOCKS + block) * WARPS * 3 * P * FEATURES;
 
-  float total = 0.0f, of_first[P], of_rest[P];
-#pragma unroll
-  for (int p = 0; p < P; ++p) of_first[p] = of_rest[p] = 0.0f;
-  const bool has_ended = HAS_ENDED(index);
+  float total = 0.0f, of_first[P] = {}, of_rest[P] = {};
+  const bool has_ended = HAS_ENDED(sample.index);
   for (int i = 0; i < N; ++i) sums[i * THREADS + threadIdx.x] = 0.0f;
   if (mine < N && !has_ended) {
 #pragma unroll 4

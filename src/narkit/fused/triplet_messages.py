@@ -36,9 +36,9 @@ def triplet_maxima(
     return _maxima(terms, scalars, directions)
 
 
-def _kernel(name, terms, scalars, grid, shared_bytes, rows, gradients=(FEATURES, 0)) -> Kernel:
+def _kernel(name, terms, scalars, grid, shared_bytes, rows, gradients=(FEATURES, 0), save=True) -> Kernel:
     samples, n, _, num_scalars = scalars.shape
-    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "TERMS": terms.shape[-1]}
+    macros = {"N": n, "P": num_scalars, "SAMPLES": samples, "TERMS": terms.shape[-1], "SAVE": int(save)}
     macros |= {"GRADIENTS": gradients[0], "FIRST_GRADIENT": gradients[1]}
     return Kernel("triplet_messages.cu", name, tuple(macros.items()), grid, shared_bytes, *rows)
 
@@ -48,8 +48,8 @@ def forward(terms: Array, scalars: Array, directions: Array, *, save: bool) -> l
     samples, n = terms.shape[:2]
     grid = samples * -(-n // NODES) * -(-n // RECEIVERS)
     rows = (((0, "TIMED_terms"), (1, "TIMED_scalars")), ((0, "TIMED_maxima"), (1, "TIMED_winners"))) if save else ()
-    name = "triplets_forward_saving" if save else "triplets_forward"
-    kernel = _kernel(name, terms, scalars, (grid, 1), n * RECEIVERS * FEATURES * 4, rows)
+    shared = n * RECEIVERS * FEATURES * 4
+    kernel = _kernel("triplets_forward", terms, scalars, (grid, 1), shared, rows, save=save)
     shape = (samples, n, n, FEATURES)
     return kernel(terms, scalars, directions, outputs=[(shape, jnp.float32), (shape, jnp.int32)][: 1 + save])
 

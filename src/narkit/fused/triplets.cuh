@@ -6,26 +6,26 @@
 //
 // Lane l of a warp is the place (g, q) = (l / 4, l % 4) of what the matrix units read and write.
 
+#ifndef FEATURES
+#define FEATURES 0  // how many numbers latents are made of, where other kernels make these
+#endif
+#ifndef ADDED
+#define ADDED 0  // whether logits get what others have found for every triplet
+#endif
+// What is kept of an edge: its logits over k, their normaliser and, without FEATURES, the mixed scalars. Beyond 1,289
+// nodes an int cannot count them all.
+#define RECORDED (FEATURES ? N + 1 : N + 1 + P)
+#if N > 1200
+#define RECORD ((long long)RECORDED)
+#else
+#define RECORD RECORDED
+#endif
 #define SCALAR_STEPS ((P + 7) / 8)  // of eight scalars
 #ifndef SCALE
 #define SCALE 1.0f  // what logits are multiplied by
 #endif
 static_assert(TERMS % 4 == 0, "vectors are read four numbers at a time");
 #define DIRECTION_WORDS (3 * SCALAR_STEPS * (H / 8) * 32)
-
-struct Sample {
-  int seed, sample;
-  long long index;  // over all seeds
-  __device__ Sample(int blocks) {
-    seed = blockIdx.z;
-    sample = blockIdx.x / blocks;
-    index = (long long)seed * SAMPLES + sample;
-  }
-  // The index in an array that may be a stack over time.
-  __device__ long long at(bool timed, int now) const { return (long long)row_of(seed, timed, now) * SAMPLES + sample; }
-};
-
-__device__ __forceinline__ int last(int node) { return node < N ? node : N - 1; }
 
 // The scalars of the edge from a to b.
 __device__ __forceinline__ const float* edge(const float* scalars, int a, int b) { return scalars + (a * N + b) * P; }
@@ -97,18 +97,8 @@ struct RowsOfScalars {
 
 // Sums four values over the lanes g; afterwards a lane has the sum of the value number `value_of_lane()`.
 __device__ __forceinline__ float sum_over_g(float (&values)[4]) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int half = 2; half >= 1; half /= 2) {
-    const bool upper = lane & (8 * half);
-#pragma unroll
-    for (int i = 0; i < half; ++i) {
-      const float give = upper ? values[i] : values[i + half];
-      const float keep = upper ? values[i + half] : values[i];
-      values[i] = keep + __shfl_xor_sync(0xffffffff, give, 8 * half);
-    }
-  }
-  return values[0] + __shfl_xor_sync(0xffffffff, values[0], 4);
+  const float total = sum_over_some_lanes<4, 8, 32>(values);
+  return total + exchange_lanes(total, 4);
 }
 __device__ __forceinline__ int value_of_lane() { return threadIdx.x % 32 / 8; }
 #endif

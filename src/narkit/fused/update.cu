@@ -33,11 +33,6 @@ __device__ __forceinline__ bool all_have_ended(int first, F has_ended) {
   return all;
 }
 
-__device__ __forceinline__ float sum_over_columns(float value) {
-  value += __shfl_xor_sync(0xffffffff, value, 1);
-  return value + __shfl_xor_sync(0xffffffff, value, 2);
-}
-
 // Leaves two numbers about a row, from the columns of this warp.
 __device__ __forceinline__ void leave(float2* shares, int half, float first, float second) {
   if (threadIdx.x % 4 == 0) shares[(T::row(0) + 8 * half) * SHARES_STRIDE + T::n_warp()] = make_float2(first, second);
@@ -103,13 +98,13 @@ __device__ __forceinline__ void open_gate(
   float sums[2] = {0.0f, 0.0f}, squares[2] = {0.0f, 0.0f};
   T::for_pairs(normal, [&](int, int, float* v, int pair) { sums[pair % 2] += v[0] + v[1]; });
 #pragma unroll
-  for (int half = 0; half < 2; ++half) sums[half] = sum_over_columns(sums[half]) / columns;
+  for (int half = 0; half < 2; ++half) sums[half] = sum_over_quad(sums[half]) / columns;
   T::for_pairs(normal, [&](int, int, float* v, int pair) {
     const float x = v[0] - sums[pair % 2], y = v[1] - sums[pair % 2];
     squares[pair % 2] = fmaf(x, x, fmaf(y, y, squares[pair % 2]));
   });
 #pragma unroll
-  for (int half = 0; half < 2; ++half) leave(shares, half, sums[half], sum_over_columns(squares[half]));
+  for (int half = 0; half < 2; ++half) leave(shares, half, sums[half], sum_over_quad(squares[half]));
   __syncthreads();
   if (GATE) T::multiply(openness, gate_input, through_gate);
   float mean[2];
@@ -133,8 +128,7 @@ __device__ __forceinline__ void open_gate(
   });
   if (GATE)
     T::for_pairs(openness, [&](int, int, float* v, int) {
-      v[0] = 1.0f / (1.0f + __expf(-v[0]));
-      v[1] = 1.0f / (1.0f + __expf(-v[1]));
+      v[0] = sigmoid(v[0]), v[1] = sigmoid(v[1]);
     });
 }
 
@@ -146,6 +140,9 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     , float* copy
 #endif
 ) {
+#if !TIMED_result
+  float* copy = 0;
+#endif
   bf16 *received = (bf16*)memory, *gate_input = received + TILE;
   float2* shares = (float2*)(gate_input + TILE);
   const int seed = blockIdx.z, first = blockIdx.x * 16;
@@ -156,15 +153,11 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
   gate += seed * FRAGMENTS;
   vectors += seed * VECTORS * H;
   result += (long long)row_of(seed, TIMED_result, NOW) * NODES * H;
-#if TIMED_result
   copy += seed * NODES * H;
-#endif
   if (all_have_ended(first, [&](int sample) { return HAS_ENDED(seed * SAMPLES + sample); })) {
     const int count = min(NODES - first, 16) * H;
     write_zeros(result + first * H, count, T::NUM_THREADS);
-#if TIMED_result
-    write_zeros(copy + first * H, count, T::NUM_THREADS);
-#endif
+    if (TIMED_result) write_zeros(copy + first * H, count, T::NUM_THREADS);
     return;
   }
   T::Sums normal, openness, before;
@@ -185,9 +178,7 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_forward(
     float2 after = make_float2(fmaf(n[0], scale.x, offset.x), fmaf(n[1], scale.y, offset.y));
     if (GATE) after = make_float2(h[0] + c[0] * (after.x - h[0]), h[1] + c[1] * (after.y - h[1]));
     *(float2*)(result + (first + row) * H + column) = after;
-#if TIMED_result
-    *(float2*)(copy + (first + row) * H + column) = after;
-#endif
+    if (TIMED_result) *(float2*)(copy + (first + row) * H + column) = after;
   });
 }
 
@@ -299,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(T::NUM_THREADS, 2) update_backward(
   });
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    leave(d_shares, half, sum_over_columns(mean[half]), sum_over_columns(along[half]));
+    leave(d_shares, half, sum_over_quad(mean[half]), sum_over_quad(along[half]));
   T::Weights back_through_sums(transposed_weights), back_to_message;
   T::clear(sums);
   __syncthreads();

@@ -10,7 +10,7 @@ and G are the message and the gradients of the two terms. They are multiplied af
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
@@ -69,12 +69,20 @@ def forward(
     return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
 
 
+def gradients_of_weights(message: Array, d_terms: Array, d_gate: Array | None, d_vectors: Array) -> UpdateWeights:
+    """From those of the terms that products with the message are added to, side by side, as a time loop stacks them."""
+    on_message = jnp.einsum("bnh,bng->hg", message, d_terms)
+    on_message = jnp.moveaxis(on_message.reshape(H, -1, H), 1, 0)
+    no_gradient: Any = None
+    return UpdateWeights(on_message, d_gate, d_vectors, no_gradient, no_gradient)
+
+
 def backward(
     message: Array, terms: Array, hidden: Array, weights: UpdateWeights, d_result: Array
 ) -> tuple[Array, Array, Array, Array | None, Array]:
     """Gradients of the message, of the terms side by side, of the hidden state, the gate and vectors.
 
-    Those of O and G are the products of the message with the gradients of the two terms.
+    Those of O and G are for `gradients_of_weights`.
     """
     gated = weights.gate is not None
     samples, n = hidden.shape[:2]

@@ -55,9 +55,7 @@ __device__ __forceinline__ void pull_through_value(
     float* small) {
   static_assert(Backward::NT == 2, "the columns of a warp are the inputs of one step of the matrix units");
   const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-  float of_value[ROW_STEPS][2][4];
-#pragma unroll
-  for (int c = 0; c < ROW_STEPS * 8; ++c) of_value[c / 8][c / 4 % 2][c % 4] = 0.0f;
+  float of_value[ROW_STEPS][2][4] = {};
 #pragma unroll
   for (int m = 0; m < Backward::MT; ++m) {
     u32 high[4], low[4];

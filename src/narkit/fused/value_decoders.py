@@ -24,13 +24,6 @@ from narkit.models.merged_linears import MergedLinears
 from narkit.models.value_decoders import EdgeDecoders
 from narkit.spec import Kind, Location, Spec
 
-EDGE_VALUES = {
-    Kind.SCALAR: EdgeValueKind.SCALAR,
-    Kind.MASK: EdgeValueKind.MASK,
-    Kind.CATEGORICAL: EdgeValueKind.CATEGORICAL,
-}
-"""What values of edges a kernel makes of logits: all that there are."""
-
 
 class FusedEdgeDecoders(eqx.Module):
     """The decoders of all probes of edges that do not point, together."""
@@ -58,7 +51,7 @@ class FusedEdgeDecoders(eqx.Module):
         elif edges.latents:
             further = edge_product(edges.latents[0], linear.dense_weights[0])
         at = zip(self.on_edges.starts, self.on_edges.widths, strict=True)
-        values = [EdgeValue(EDGE_VALUES[kind], *columns) for kind, columns in zip(self.kinds, at, strict=True)]
+        values = [EdgeValue(EdgeValueKind[kind.name], *columns) for kind, columns in zip(self.kinds, at, strict=True)]
         basis = linear.basis
         return edge_readout(nodes, self.first, edges.scalars, basis.directions, basis.offset, further, values)
 
