@@ -57,8 +57,8 @@ FAULTS: list[Fault] = [
         ATTENTION,
         (
             "attention: a sign",
-            "self.node_k(read)[None] + self.edge_ik(edges),",
-            "self.node_k(read)[None] - self.edge_ik(edges),",
+            "self.node_k(read)[None] + self.edge_ik(self.towards_third(edges)),",
+            "self.node_k(read)[None] - self.edge_ik(self.towards_third(edges)),",
         ),
         (
             "attention: the softmax over another axis",
