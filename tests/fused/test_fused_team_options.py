@@ -25,7 +25,7 @@ WITH_KERNELS: list[tuple[dict[str, Any], int, int]] = [
 ]
 OTHERS: list[tuple[dict[str, Any], int, int]] = [
     (ALL, 4, 0), (ALL, 13, 1), (ALL, 16, 3), (ALL, 20, 6), (TEAM_PLUS, 4, 0), ({"latents": True}, 5, 2),
-    ({"both_directions": True, "latents": True}, 5, 2), ({"maxima": 8}, 5, 2),
+    ({"both_directions": True, "latents": True}, 5, 2), ({"maxima": 8}, 6, 2),
     ({"reads": "both"}, 5, 2), ({"residual": True, "scale": "log"}, 5, 2),
     (FROM_THIRD, 5, 2), ({**FROM_THIRD, "values_of": "receiver"}, 4, 3), (TEAM_PLUS, 6, 2),
     ({**SECOND_READING, "values_of": "receiver"}, 5, 2), ({"third_edges": "from"}, 4, 0),

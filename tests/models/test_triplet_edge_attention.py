@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import PRNGKeyArray
 
 import narkit
 from narkit.models.features import Bases, Basis, Scalars
@@ -170,14 +171,17 @@ def test_heads_must_divide_the_width(num_heads):
 class OfTheOtherEnd(TripletEdgeAttention):
     """Mixes the values of the receiver's edges, in one method."""
 
+    def __init__(self, *, key: PRNGKeyArray):
+        super().__init__(8, key=key)
+
     def mix(self, weights, values, edge="ik"):
         return super().mix(weights, values, "jk")
 
 
 def test_what_a_subclass_computes_is_computed_inside_team_too():
     team = TEAM(8, key=jax.random.key(0))
-    other = eqx.tree_at(lambda t: t.attention, team, OfTheOtherEnd(8, key=jax.random.key(1)))
-    own = OfTheOtherEnd(8, key=jax.random.key(1))
+    other = eqx.tree_at(lambda t: t.attention, team, OfTheOtherEnd(key=jax.random.key(1)))
+    own = OfTheOtherEnd(key=jax.random.key(1))
     keys = jax.random.split(jax.random.key(2), 7)
     bases = Bases(*(Basis(jax.random.normal(key, (2, 8)), jnp.zeros(8)) for key in keys[:3]))
     scalars = Scalars.of(
