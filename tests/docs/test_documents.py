@@ -129,6 +129,15 @@ def test_lists_stand_apart(name: str) -> None:
         before = line
 
 
+@pytest.mark.parametrize("name", [*TEXTS, "benchmarks/LOG.md"])
+def test_rows_have_the_columns_of_their_table(name: str) -> None:
+    """What stands in a column too many is not shown."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / name).read_text(), flags=re.DOTALL | re.MULTILINE)
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        rows = [re.sub(r"`[^`]*`|\\\|", "", row).count("|") for row in table.splitlines()]
+        assert set(rows) == {rows[0]}, table.splitlines()[[count != rows[0] for count in rows].index(True)]
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_code_fits_the_site(name: str) -> None:
     """A page 1400 pixels wide shows 120 letters of code; commands may be broken, comments may stand above them."""
