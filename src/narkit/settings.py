@@ -29,7 +29,6 @@ UNIONS = (types.UnionType, typing.Union)
 LARGEST = 2**63  # whole numbers beyond it fit into no array
 MOST = 100_000  # values in a list
 
-
 _Choice = TypeVar("_Choice", bound=enum.StrEnum)
 
 
@@ -155,8 +154,7 @@ def _read_record(kind: Any, name: str, value: object) -> Any:
 
 
 def read_fields(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads a dataclass's options, each checked and converted by its field. An unknown one raises and names the
-    nearest."""
+    """Reads options of a dataclass, each by its field. An unknown one raises and names the nearest."""
     defaults = _defaults(kind)
     for name in given:
         check_name(kind, name)

@@ -173,8 +173,7 @@ def input_name(constant_hint: str) -> str:
 
 
 def first_mask_name(permutation: str) -> str:
-    """Returns the name of the mask that marks the first node of a permutation pointer's order: `pred` ->
-    `pred_mask`."""
+    """Returns the name of the mask that marks the first node of a permutation pointer: `pred` -> `pred_mask`."""
     return f"{permutation}_mask"
 
 

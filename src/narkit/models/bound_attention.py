@@ -58,7 +58,7 @@ class BoundTripletEdgeAttention(eqx.Module):
         return self.layer.finish(mixed), weights
 
     def _read(self, scalars: Scalars, hidden: Array | None) -> tuple[Array, ...]:
-        """Returns the inputs of maps of nodes: scalars, hidden states, or both."""
+        """Returns the inputs of maps of nodes: scalars, or scalars and hidden states."""
         if self.layer.reads is None:
             return (scalars.node,)
         if hidden is None:

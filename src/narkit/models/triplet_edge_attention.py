@@ -98,8 +98,9 @@ class TripletEdgeAttention(eqx.Module):
     - `residual`: whether the edge itself is added (S_1 and, with both directions, S_2).
     - `maxima`: the number of features of m; 0 for none.
     - `norm`: whether a LayerNorm follows.
-    - `third_edges`: "to" or "from"; without edges in both directions, further values and maxima.
-    - `values_of`: "sender" or "receiver"; likewise.
+    - `third_edges`: "to" or "from", see `ThirdEdges`.
+    - `values_of`: "sender" or "receiver", see `ValuesOf`. The second choices of these two exclude `both_directions`,
+      `values_of_kj` and `maxima`.
 
     **Shapes**: nodes (n, h), edges (n, n, h), graph (h,), mask (n, n) or None, hidden (n, h) -> (n, n, h).
     """
@@ -122,7 +123,7 @@ class TripletEdgeAttention(eqx.Module):
     residual: tuple[Linear, ...] | None  # S_1 and perhaps S_2
     maxima: NarrowMaxima | None
     norm: LayerNorm | None
-    reads: Reads | None = eqx.field(static=True)  # None for the inputs, and so on for what is the paper's
+    reads: Reads | None = eqx.field(static=True)  # this and the next three are None where they are as in the paper
     scale: Scale | None = eqx.field(static=True)
     third_edges: ThirdEdges | None = eqx.field(static=True)
     values_of: ValuesOf | None = eqx.field(static=True)
@@ -249,12 +250,12 @@ class TripletEdgeAttention(eqx.Module):
         return with_reverses(pairs, self.reversed_edges, edges)
 
     def towards_third(self, edges: Float[Array, "node node _"]) -> Float[Array, "node node _"]:
-        """Returns, at (i, k) and (j, k), the edges that i and j have in common with the third node."""
+        """Returns the edges that i and j have in common with the third node k, at the places (i, k) and (j, k)."""
         return edges if self.third_edges is None else reverse(edges)
 
     @property
     def edge_of_values(self) -> str:
-        """The one of these edges that the values are of."""
+        """The edge of a triplet whose values are mixed, as `mix` names it."""
         return "ik" if self.values_of is None else "jk"
 
     def mix(
@@ -318,7 +319,7 @@ class TripletEdgeAttention(eqx.Module):
         )
 
     def _bind_nodes(self, bases: Bases, linear: Linear) -> NodeMap:
-        """Returns a Linear of z for what is read: scalars, hidden states, or both."""
+        """Binds a Linear of z to what is read: scalars, or scalars and hidden states."""
         if self.reads is None:
             return bases.node.through(linear)
         return fold(linear, bases.node, [self.graph.bias.shape[0]])
@@ -355,7 +356,7 @@ class TripletEdgeAttention(eqx.Module):
 
 
 def growth(num_nodes: int) -> float:
-    """Returns c_n, by which logits grow with the number of nodes; 1 for the largest graphs of training."""
+    """Returns log n / log 16, the factor by which logits grow with n nodes; 1 for the largest graphs of training."""
     return math.log(num_nodes) / math.log(REFERENCE_SIZE)
 
 

@@ -36,7 +36,7 @@ class Callback:
         """A validation is done."""
 
     def on_test(self, trainer: Trainer) -> None:
-        """Training is over, and what the rules chose is about to be scored on the official test split."""
+        """Training is over; what the rules chose is about to be scored on the official test split, or on other sets."""
 
     def on_end(self, record: RunRecord) -> None:
         """The run is complete, and its record is written."""

@@ -78,7 +78,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Progress:
-        """Missing fields of older checkpoints become empty."""
+        """Reads the progress that a checkpoint tells. What an older one lacks becomes empty."""
         curve = [Point(**point) for point in values["curve"]]
         return cls(values["step"], curve, Timings(**values["timings"]), values.get("skipped", []))
 

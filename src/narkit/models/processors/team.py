@@ -30,8 +30,8 @@ class TEAM(Processor):
     - `latents`: whether decoders read the attention's latents beside the encoded edges.
     - `gated`: whether the hidden state moves towards its update through a gate.
 
-    Other readings of the paper have the same number of parameters to the last one: `reads="both", residual=True,
-    norm=True, gated=False`, and both with `third_edges="from"`, `values_of="receiver"` or the two together.
+    Other readings of the paper have exactly as many parameters. One is `reads="both", residual=True, norm=True,
+    gated=False`; and each of the two readings can be had with `third_edges="from"`, `values_of="receiver"` or both.
     """
 
     attention: TripletEdgeAttention

@@ -103,7 +103,7 @@ class BoundTripletProcessor(BoundProcessor):
 
 
 class TripletGMPNN(TripletProcessor):
-    """The baseline: gated, every node sends to every node."""
+    """The baseline: every node sends to every node, and the update is gated."""
 
     senders: ClassVar[Senders] = staticmethod(everyone)
     gated: ClassVar[bool] = True
@@ -117,14 +117,14 @@ class TripletMPNN(TripletProcessor):
 
 
 class TripletPGN(TripletProcessor):
-    """Without the gate, along pointers and edges only."""
+    """Triplet-GMPNN without the gate, in which nodes send only along pointers and edges."""
 
     senders: ClassVar[Senders] = staticmethod(neighbours)
     gated: ClassVar[bool] = False
 
 
 class TripletGPGN(TripletProcessor):
-    """Gated, along pointers and edges only."""
+    """Triplet-GMPNN in which nodes send only along pointers and edges."""
 
     senders: ClassVar[Senders] = staticmethod(neighbours)
     gated: ClassVar[bool] = True
