@@ -28,8 +28,9 @@ from narkit.cli import app
 from narkit.data.stream import TrainingStream
 from narkit.spec import ALGORITHMS
 from narkit.training.config import TrainConfig, Validation
+from narkit.training.evaluation import LARGEST_WHOLE, TEST_PART
 from narkit.training.feed import Feed, TrainingBatch
-from narkit.training.trainer import IN_FLIGHT, LARGEST_WHOLE, TEST_PART, TURN, Trainer
+from narkit.training.trainer import IN_FLIGHT, TURN, Trainer
 
 SMALL = ["--algorithm", "bfs", "--processor", "mpnn", "--sizes", "4,5", "--seeds", "2", "--steps", "2"]
 SMALL += ["--hidden-size", "4", "--batch-size", "2", "--threads", "1"]

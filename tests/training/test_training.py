@@ -197,7 +197,7 @@ def test_a_run_ends_when_no_seed_is_left(tiny: Tiny) -> None:
 def test_every_network_is_tested_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules agree on some seeds and not on others; each gets the scores of the networks that it chose."""
     test = benchmark_set("bfs", 5, 3, 3)
-    monkeypatch.setattr("narkit.training.trainer.load_split", lambda name, split: test)
+    monkeypatch.setattr("narkit.training.evaluation.load_split", lambda name, split: test)
     trainer = trained(tiny(test=True))
     first = trainer.selection.parameters["id"]
     trainer.selection.steps |= {"id": [4, 8], "id_first": [4, 8], "last": [4, 9]}

@@ -10,9 +10,7 @@ import jax
 
 from narkit.bench.train_record import EvaluationTime
 from narkit.bench.training_steps import NarkitStep
-from narkit.data.splits import load_split
-from narkit.training.evaluation import EvaluationSet, validation_batch
-from narkit.training.trainer import LARGEST_WHOLE, TEST_PART, VALIDATION_PART
+from narkit.training.evaluation import EvaluationSet
 
 
 class Evaluations:
@@ -24,12 +22,8 @@ class Evaluations:
         self._error: Exception | None = None  # of one that could not be compiled
         self._step = training_step
         self._name = config.algorithms[0]
-        self._validations = []
-        for validation in config.validations:
-            part = VALIDATION_PART if validation.size <= LARGEST_WHOLE else TEST_PART
-            self._validations.append(EvaluationSet.of(validation_batch(self._name, validation), part, keep=True))
-        # With hints, as a run scores it: the program that counts them is another one.
-        self._test = EvaluationSet.of(load_split(self._name, "test"), TEST_PART, with_hints=True)
+        self._validations = [EvaluationSet.of_validation(self._name, each) for each in config.validations]
+        self._test = EvaluationSet.of_test(self._name)
 
     def compile_jobs(self) -> list[Callable[[], None]]:
         """Returns one function per program to be compiled."""

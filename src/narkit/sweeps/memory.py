@@ -15,8 +15,8 @@ from narkit.spec import Kind, Location, Stage
 from narkit.sweeps.costs import SHIPPED, bench_records
 from narkit.sweeps.lengths import training_sizes
 from narkit.training.config import TrainConfig
+from narkit.training.evaluation import TEST_PART, validation_part
 from narkit.training.rules import rules
-from narkit.training.trainer import TEST_PART, VALIDATION_PART
 
 ROWS_FOR_THE_LONGEST = 1.25  # rows of hints that a run has room for, in those of an average batch: 1.0 to 1.6
 
@@ -29,7 +29,7 @@ def predicted_memory(config: TrainConfig, backend: str) -> int:
     name, seeds, hidden = config.algorithms[0], len(config.seeds), config.hidden_size
     per_sample = _by_kernels if backend == "gpu" else _by_arrays
     largest = max(config.batch_size * per_sample(config, size) for size in training_sizes(config))
-    evaluated = [(v.size, min(v.num_samples, VALIDATION_PART)) for v in config.validations]
+    evaluated = [(v.size, min(v.num_samples, validation_part(v.size))) for v in config.validations]
     evaluated += [(each.size, TEST_PART) for each in config.scored]
     evaluated += [(SPLITS["test"].size, TEST_PART)] if config.test else []
     for size, samples in evaluated:

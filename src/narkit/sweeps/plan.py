@@ -23,10 +23,10 @@ from narkit.sweeps.costs import BENCHMARK_FILE, Cost, MeasuredCosts, measured_co
 from narkit.sweeps.lengths import training_sizes
 from narkit.sweeps.memory import predicted_memory
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
+from narkit.training.evaluation import TEST_PART, validation_part
 from narkit.training.record import RunRecord
 from narkit.training.rules import rules
 from narkit.training.run_directory import RunDirectoryError
-from narkit.training.trainer import TEST_PART, VALIDATION_PART
 
 PHASES = ("training", "validating", "testing")
 STAND_IN = "team"  # whose costs stand in for those of processors that were not measured
@@ -163,7 +163,7 @@ class Predictor:
     def _validation(self, config: TrainConfig, validation: Validation) -> float:
         multiplier = ALGORITHMS[config.algorithms[0]].multiplier if validation.distribution == BENCHMARK else 1
         count = validation.num_samples * multiplier
-        part = min(count, VALIDATION_PART)
+        part = min(count, validation_part(validation.size))
         return -(-count // part) * self._seconds(config, validation.size, part, FORWARD)
 
     def _seconds(self, config: TrainConfig, size: int, samples: int, share: float = 1.0) -> float:

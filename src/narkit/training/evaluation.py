@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from narkit.data.batch import Batch
-from narkit.data.splits import SPLITS, benchmark_set, validation_set
+from narkit.data.splits import SPLITS, benchmark_set, load_split, validation_set
 from narkit.data.transforms import transform
 from narkit.models.network import DeviceBatch, Reasoner
 from narkit.models.scoring import evaluate
@@ -21,6 +21,15 @@ from narkit.spec import ALGORITHMS
 from narkit.training import hint_scores
 from narkit.training.config import BENCHMARK, TrainConfig, Validation
 from narkit.training.programs import Programs
+
+VALIDATION_PART = 128
+TEST_PART = 32
+LARGEST_WHOLE = 32  # instances beyond this size are validated in parts as small as those of the test
+
+
+def validation_part(size: int) -> int:
+    """Returns the number of instances of this size that a validation predicts at once."""
+    return VALIDATION_PART if size <= LARGEST_WHOLE else TEST_PART
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,16 @@ class EvaluationSet:
         batch = transform(batch, random_positions=False)
         made = cls(batch, min(part_size, len(batch)), with_hints)
         return replace(made, kept_parts=tuple(map(jax.device_put, made.parts()))) if keep else made
+
+    @classmethod
+    def of_validation(cls, algorithm: str, validation: Validation) -> EvaluationSet:
+        """Makes a set that is scored again and again during training."""
+        return cls.of(validation_batch(algorithm, validation), validation_part(validation.size), keep=True)
+
+    @classmethod
+    def of_test(cls, algorithm: str) -> EvaluationSet:
+        """Makes the official test split, whose hints are scored, too."""
+        return cls.of(load_split(algorithm, "test"), TEST_PART, with_hints=True)
 
     @functools.cached_property
     def order(self) -> np.ndarray:

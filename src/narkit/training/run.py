@@ -21,11 +21,12 @@ from narkit.training.checkpoint import Checkpoints, CheckpointWriteError
 from narkit.training.config import TrainConfig
 from narkit.training.evaluation import Scores
 from narkit.training.feed import MeasuredLengths
+from narkit.training.final_scores import Tested, TestScores
 from narkit.training.interruption import Interruption, interruption
 from narkit.training.progress import Point
 from narkit.training.record import Chosen, RunRecord
 from narkit.training.run_directory import MEASURED, TESTED, RunDirectory
-from narkit.training.trainer import StoppedTraining, Tested, TestScores, Trainer
+from narkit.training.trainer import StoppedTraining, Trainer
 
 PACKAGES = ("narkit", "jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", "numpy", "numba")
 

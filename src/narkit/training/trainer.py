@@ -16,33 +16,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from narkit.data.splits import load_split
 from narkit.training.batch_memory import reserve_blocks
 from narkit.training.callbacks import Callback, Callbacks
-from narkit.training.config import TrainConfig, Validation
-from narkit.training.evaluation import EvaluationSet, Scores, validation_batch
+from narkit.training.config import TrainConfig
+from narkit.training.evaluation import EvaluationSet
 from narkit.training.feed import Feed, MeasuredLengths
+from narkit.training.final_scores import Tested, TestScores, final_scores, final_sets
 from narkit.training.programs import Parameters, Programs, TrainState
 from narkit.training.progress import Divergence, Point, Progress, SkippedSteps, Snapshot
 from narkit.training.rules import AVERAGED, RAW, Rule, rules, rules_from_json, rules_of_format_2
 from narkit.training.selection import Selection, Validated
 
-VALIDATION_PART = 128
-TEST_PART = 32
-LARGEST_WHOLE = 32  # instances beyond this size are validated in parts as small as those of the test
 IN_FLIGHT = 4  # how many steps the host may be ahead of the device
 LOOK_AHEAD = 16
 TURN = 5e-5  # seconds
 MAKING_DATA = 4  # threads at most: two are enough for short trajectories, long ones may need more
 COMPILING = "narkit-compile"  # how the names of threads begin that compile
-
-
-TestScores = dict[str, dict[str, list[Scores]]]
-"""Scores on the official test split, or on another set: algorithm -> rule -> per seed."""
-
-Tested = dict[tuple[str, str, int, int], Scores]
-"""Scores by network: what it was scored on, the kind of weights, the row of the seed and the step. On the official
-test split that is the name of the algorithm, on another set `SET/ALGORITHM`."""
 
 
 class StoppedTraining(Exception):
@@ -123,14 +112,15 @@ class Trainer:
         start = time.perf_counter()
         self.feed.measure(self.config.steps, self._threads, self._stop_if_asked, keep_measured)
         self._validation_sets = {
-            validation.name: [self._validation_set(name, validation) for name in self.config.algorithms]
+            validation.name: [EvaluationSet.of_validation(name, validation) for name in self.config.algorithms]
             for validation in self.config.validations
         }
         shapes, programs = jax.eval_shape(lambda: self.state), self.programs
         examples = [batch.packed for batch in self.feed.examples()]
         self._largest_batch = max(batch.words.nbytes for batch in examples)
         jobs: list[Callable[[], Any]] = [partial(programs.compile_step, shapes, batch) for batch in examples]
-        for instances in itertools.chain(*self._validation_sets.values(), (found for *_, found in self._final_sets())):
+        at_the_end = (instances for *_, instances in final_sets(self.config))
+        for instances in itertools.chain(*self._validation_sets.values(), at_the_end):
             part = next(instances.parts())
             jobs.append(partial(programs.compile_prediction, shapes.parameters, part, instances.with_hints))
         self._compile(jobs)
@@ -234,47 +224,13 @@ class Trainer:
         `known` has scores that were found before, and `keep` is given all that are known after each part.
         """
         began = time.perf_counter()
-        chosen, num_seeds = self.selection.parameters, len(self.config.seeds)
-        # Rules often agree, and each network is scored once: as many at a time as there are seeds, of any seed.
-        networks_of = {
-            rule.name: [(rule.weights, row, step) for row, step in enumerate(self.selection.steps[rule.name])]
-            for rule in self.selection.rules.values()
-        }
-        rule_of = {network: rule for rule, found in networks_of.items() for network in found}
-        tested = dict(known or {})
-        results: dict[str, TestScores] = {}
-        for where, algorithm, instances in self._final_sets():
-            name = f"{where}/{algorithm}" if where else algorithm
-            networks = [network for network in rule_of if (name, *network) not in tested]
-            for start in range(0, len(networks), num_seeds):
-                part = networks[start : start + num_seeds]
-                filled = part + part[:1] * (num_seeds - len(part))
-                parameters = np.stack([chosen[rule_of[network]][network[1]] for network in filled])
-                found = instances.scores(self.programs, jnp.asarray(parameters), self._stop_if_asked)
-                tested |= {(name, *network): scores for network, scores in zip(part, found, strict=False)}
-                keep(tested)
-            results.setdefault(where, {})[algorithm] = {
-                rule: [tested[name, *network] for network in chosen_by] for rule, chosen_by in networks_of.items()
-            }
+        found = final_scores(self.programs, self.selection, known or {}, keep, self._stop_if_asked)
         self.progress.timings.testing += time.perf_counter() - began
-        return results.pop("", {}), results
+        return found
 
     def _stop_if_asked(self) -> None:
         if self.should_stop():
             raise StoppedTraining
-
-    def _validation_set(self, name: str, validation: Validation) -> EvaluationSet:
-        part = VALIDATION_PART if validation.size <= LARGEST_WHOLE else TEST_PART
-        return EvaluationSet.of(validation_batch(name, validation), part, keep=True)
-
-    def _final_sets(self) -> Iterator[tuple[str, str, EvaluationSet]]:
-        """Yields what is scored at the end, one after the other and made anew each time: the name of a set, which the
-        official test split has none of, an algorithm, and its instances."""
-        for each in self.config.scored:
-            for name in self.config.algorithms:
-                yield each.name, name, EvaluationSet.of(validation_batch(name, each), TEST_PART)
-        for name in self.config.algorithms if self.config.test else ():
-            yield "", name, EvaluationSet.of(load_split(name, "test"), TEST_PART, with_hints=True)
 
     def snapshot(self) -> Snapshot:
         """Returns the run as it is now, once all steps are done that the device was handed."""
