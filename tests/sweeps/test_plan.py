@@ -229,6 +229,16 @@ def test_triplets_that_nothing_reads_need_no_memory() -> None:
     assert memory("insertion_sort", "triplet_gmpnn") == memory("insertion_sort", "team")
 
 
+def test_large_instances_are_validated_in_parts_of_32() -> None:
+    def cell(samples: int) -> Cell:
+        return paper_cell("bfs", validations=(Validation("far", 64, samples),), test=False)
+
+    assert predicted_memory(cell(128).config, "gpu") == predicted_memory(cell(32).config, "gpu")
+    predictor = Predictor.of_device("a GPU", "gpu")
+    whole, part = (predictor.predict(cell(samples)).validating for samples in (128, 32))
+    assert whole == pytest.approx(4 * part)
+
+
 def test_the_plan_says_which_memory_is_a_guess(
     write_benchmark: Callable[..., bench.BenchRecord], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
