@@ -138,18 +138,17 @@ def _with_enough_room(
     as fast for long trajectories. Hints are handed out as views (time, batch, ...) of that.
     """
     key = (entry, num_nodes)
-    places = _places(entry, num_nodes)
+    layouts = _array_layouts(entry, num_nodes)
+    timed = [layout for layout in layouts if layout.timed]
     capacity = _capacities.get(key, 2 * num_nodes + 8)
     if capacity * batch_size * num_nodes > SMALL:  # a guess must not take memory that the run may not need
         capacity = _affordable(entry, num_nodes, batch_size, capacity)
     while True:
         check_memory(f"{entry.name}, {batch_size} samples", batch_bytes(entry, num_nodes, batch_size, capacity))
-        hints = iter(
-            zeros_in_one_block(((batch_size, capacity, *place.shape), place.dtype) for place in places if place.timed)
-        )
+        hints = iter(zeros_in_one_block(((batch_size, capacity, *layout.shape), layout.dtype) for layout in timed))
         arrays = {
-            place.name: next(hints) if place.timed else np.zeros((batch_size, *place.shape), place.dtype)
-            for place in places
+            layout.name: next(hints) if layout.timed else np.zeros((batch_size, *layout.shape), layout.dtype)
+            for layout in layouts
         }
         lengths = np.zeros(batch_size, np.int32)
         fill(arrays, capacity, lengths)
@@ -160,9 +159,8 @@ def _with_enough_room(
         if longest <= capacity:
             break
         capacity = enough
-    for place in places:
-        if place.timed:
-            arrays[place.name] = arrays[place.name].swapaxes(0, 1)[:longest]
+    for layout in timed:
+        arrays[layout.name] = arrays[layout.name].swapaxes(0, 1)[:longest]
     return arrays, lengths
 
 
@@ -186,7 +184,7 @@ class _ArrayLayout(NamedTuple):
 
 
 @functools.cache
-def _places(entry: Algorithm, num_nodes: int) -> tuple[_ArrayLayout, ...]:
+def _array_layouts(entry: Algorithm, num_nodes: int) -> tuple[_ArrayLayout, ...]:
     return tuple(
         _ArrayLayout(
             name, probe.stage is Stage.HINT and not probe.constant, probe.shape(num_nodes), np.dtype(probe.dtype)

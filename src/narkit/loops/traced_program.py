@@ -115,25 +115,27 @@ def _interpret(
             if isinstance(value, Row):
                 values[eqn.outvars[0]] = value
                 continue
-        arguments = [value_of(argument) for argument in arguments]
-        if eqn.primitive.name in ("jit", "pjit"):
-            body = eqn.params["jaxpr"]
-            inner = dict(zip([*body.jaxpr.constvars, *body.jaxpr.invars], [*body.consts, *arguments], strict=True))
-            results = _interpret(body.jaxpr.eqns, body.jaxpr.outvars, inner)
-        elif eqn.primitive.name == "reshape" and shape_of(eqn.invars[0]) == shape_of(eqn.outvars[0]):
-            results = arguments  # JAX 0.11 has such, each of which would be another value to stack
-        elif eqn.primitive.name == "split":  # as slices, which are linear maps with a single result
-            sizes, axis = eqn.params["sizes"], eqn.params["axis"]
-            ends = list(itertools.accumulate(sizes))
-            cut = zip(sizes, ends, strict=True)
-            results = [lax.slice_in_dim(arguments[0], end - size, end, axis=axis) for size, end in cut]
-        elif t is not None and _is_sum_of_rows(eqn):
-            results = [sum_of_rows(arguments[0])]
-        else:
-            results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
-            results = results if eqn.primitive.multiple_results else [results]
+        results = _apply(eqn, [value_of(argument) for argument in arguments], in_loop=t is not None)
         values.update(zip(eqn.outvars, results, strict=True))
     return [read(var) for var in outputs]
+
+
+def _apply(eqn: JaxprEqn, arguments: list[Any], in_loop: bool) -> Sequence[Any]:
+    """Runs one operation; of a nested `jax.jit`, those in it. In a loop, sums over rows are taken by `sum_of_rows`."""
+    if eqn.primitive.name in ("jit", "pjit"):
+        body = eqn.params["jaxpr"]
+        inner = dict(zip([*body.jaxpr.constvars, *body.jaxpr.invars], [*body.consts, *arguments], strict=True))
+        return _interpret(body.jaxpr.eqns, body.jaxpr.outvars, inner)
+    if eqn.primitive.name == "reshape" and shape_of(eqn.invars[0]) == shape_of(eqn.outvars[0]):
+        return arguments  # JAX 0.11 has such, each of which would be another value to stack
+    if eqn.primitive.name == "split":  # as slices, which are linear maps with a single result
+        sizes, axis = eqn.params["sizes"], eqn.params["axis"]
+        cut = zip(sizes, itertools.accumulate(sizes), strict=True)
+        return [lax.slice_in_dim(arguments[0], end - size, end, axis=axis) for size, end in cut]
+    if in_loop and _is_sum_of_rows(eqn):
+        return [sum_of_rows(arguments[0])]
+    results = eqn.primitive.bind(*arguments, **eqn.primitive.get_bind_params(eqn.params))
+    return results if eqn.primitive.multiple_results else [results]
 
 
 def _is_sum_of_rows(eqn: JaxprEqn) -> bool:

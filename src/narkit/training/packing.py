@@ -50,25 +50,25 @@ class Layout(NamedTuple):
     algorithm: str
     num_nodes: int
     num_rows: int  # of hints
-    places: tuple[ArraySlot, ...]
+    slots: tuple[ArraySlot, ...]
     num_words: int  # of a seed
 
     @classmethod
     @functools.cache
     def of(cls, algorithm: str, num_nodes: int, num_rows: int, num_samples: int) -> Layout:
         """Returns the layout of batches with `num_samples` samples per seed."""
-        places, start = [], ALIGNMENT
+        slots, start = [], ALIGNMENT
 
         def add(stage: Stage | None, name: str, shape: tuple[int, ...], dtype: str) -> None:
             nonlocal start
-            places.append(ArraySlot(stage, name, shape, np.dtype(dtype), start))
-            start = -(-places[-1].end // ALIGNMENT) * ALIGNMENT
+            slots.append(ArraySlot(stage, name, shape, np.dtype(dtype), start))
+            start = -(-slots[-1].end // ALIGNMENT) * ALIGNMENT
 
         add(None, "lengths", (num_samples,), "int32")
         for name, probe in ALGORITHMS[algorithm].transformed_spec.items():
             rows = (num_rows,) if probe.stage is Stage.HINT else ()
             add(probe.stage, name, (*rows, num_samples, *probe.shape(num_nodes)), probe.dtype)
-        return cls(algorithm, num_nodes, num_rows, tuple(places), start)
+        return cls(algorithm, num_nodes, num_rows, tuple(slots), start)
 
 
 @jax.tree_util.register_dataclass
@@ -93,8 +93,8 @@ class PackedBatch:
     def unpack(self) -> DeviceBatch:
         """Returns the batch, with a leading seed axis. It shares the memory of words that are a NumPy array."""
         stages: dict[Stage | None, dict[str, Any]] = {stage: {} for stage in (None, *Stage)}
-        for place in self.layout.places:
-            stages[place.stage][place.name] = place.read(self.words)
+        for slot in self.layout.slots:
+            stages[slot.stage][slot.name] = slot.read(self.words)
         inputs, hints, outputs = stages[Stage.INPUT], stages[Stage.HINT], stages[Stage.OUTPUT]
         return DeviceBatch(self.layout.algorithm, inputs, hints, outputs, stages[None]["lengths"])
 
@@ -116,12 +116,12 @@ def pack(batch: Batch, *, num_seeds: int, num_rows: int, step: int) -> PackedBat
     words = np.zeros((num_seeds, layout.num_words), WORD)
     words[:, : len(HEADER)] = step, num_steps
     probes = {Stage.INPUT: batch.inputs, Stage.HINT: batch.hints, Stage.OUTPUT: batch.outputs}
-    for place in layout.places:
-        to = place.read(words)
-        values = batch.lengths if place.stage is None else probes[place.stage][place.name]
-        if place.stage is Stage.HINT:
+    for slot in layout.slots:
+        to = slot.read(words)
+        values = batch.lengths if slot.stage is None else probes[slot.stage][slot.name]
+        if slot.stage is Stage.HINT:
             rows = values[:num_rows]  # samples chosen from a large set may have much empty room of their own
-            to[:, : len(rows)] = rows.reshape(-1, num_seeds, *place.shape[1:]).swapaxes(0, 1)
+            to[:, : len(rows)] = rows.reshape(-1, num_seeds, *slot.shape[1:]).swapaxes(0, 1)
         else:
             to[...] = values.reshape(to.shape)
     return PackedBatch(words, layout)
