@@ -58,7 +58,7 @@ class ReversibleStep:
     """One step forward and backward, made from its pull-back.
 
     `pull_back(params, data, t, carry, d_carry, d_y, d_z)` gives the next carry, y, z, d_carry and d_params. Forward, a
-    step gives the next carry and y, and adds a row to what is saved: z, and what the backward pass reads. Backward, it
+    step gives the next carry and y, and adds a row to the residuals: z, and what the backward pass reads. Backward, it
     gives d_carry and the gradients to sum, and adds a row to the factors that are stacked. Operations of the backend
     write their rows, and read them, where they are; of samples whose `last` step is over, they write zeros. The first
     axis of the carry and of named values is that of samples, if it is as long.
@@ -91,7 +91,7 @@ class ReversibleStep:
         self._summed = [var for var, terms in zip(gradients, self._deferred, strict=True) if not terms]
         factors = list(dict.fromkeys(factor.var for terms in self._deferred for d in terms for factor in d.factors))
         backward = program.for_outputs([*d_carry, *self._summed, *factors], given=named)
-        # What the backward pass reads of the forward pass is kept; factors among it need not be stacked once more.
+        # The residuals: what the backward pass reads of the forward pass. Factors among them are not stacked once more.
         wanted = backward.variables | set(self._z_vars)
         self._kept = list(dict.fromkeys(var for var in (*carried, *named, *self._z_vars) if var in wanted))
         self._stacked = [var for var in factors if var not in set(self._kept)]
@@ -121,7 +121,7 @@ class ReversibleStep:
         )
 
     def all_ys(self, ys: Sequence[Array], kept: Sequence[Array], num_steps: Array) -> PyTree:
-        """Returns the stacks of y, also of those that are parts of saved values; zero beyond the last step."""
+        """Returns the stacks of y, also of those that are parts of residuals; zero beyond the last step."""
         stack_of = dict(zip(self._kept, kept, strict=True))
         found = dict(zip(self._y_stacked, ys, strict=True))
         found |= {var: factor.over_time(stack_of[factor.var]) for var, factor in self._derived.items()}
@@ -156,17 +156,17 @@ class ReversibleStep:
 
     @property
     def ys(self) -> list[Stack]:
-        """The stacks of y that are no part of what is saved for the backward pass."""
+        """The stacks of y that are no parts of residuals."""
         return [Stack(shape_of(var), aval_of(var).dtype, zero_beyond=False) for var in self._y_stacked]
 
     @property
     def kept(self) -> list[Stack]:
-        """The stacks of the residuals: what the forward pass saves for the backward pass."""
+        """The stacks of the residuals: what the forward pass keeps for the backward pass."""
         return self._stacks(self._kept)
 
     @property
     def stacked(self) -> list[Stack]:
-        """The stacks of the factors that the backward pass saves until after the loop."""
+        """The stacks of the factors that the backward pass keeps until after the loop."""
         return self._stacks(self._stacked)
 
     def _stacks(self, variables: Sequence[Var]) -> list[Stack]:
@@ -179,7 +179,7 @@ class ReversibleStep:
     def finish(
         self, sums: Sequence[Array], stacks: Sequence[Array], kept: Sequence[Array], num_steps: Array, last: Array
     ) -> PyTree:
-        """Returns the gradients of the parameters, from what the loops summed, stacked and saved."""
+        """Returns the gradients of the parameters, from what the loops summed and stacked and from the residuals."""
         remaining = iter(sums)
         stack_of = dict(zip(self._kept, kept, strict=True)) | dict(zip(self._stacked, stacks, strict=True))
         chosen = list(itertools.chain.from_iterable(self._by_backend))
@@ -222,7 +222,7 @@ def _made_on_rows(program: TracedProgram, variables: Sequence[Any], backend: Bac
 
 
 def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, Factor]:
-    """Returns the variables that are parts of saved values, and the maps that make them of these."""
+    """Returns the variables that are parts of residuals, and the maps that make them of these."""
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     found = {}
     for var in variables:
@@ -235,7 +235,7 @@ def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequen
 def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[Var]) -> list[tuple[Deferred, ...]]:
     """Returns, for each gradient, the terms to finish it from after the loop; none where it must be summed inside.
 
-    `kept` are values that are saved from the forward pass if anything reads them.
+    `kept` are values that are residuals if the backward pass reads them.
     """
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
     named = set(named_values(program, STACKED))

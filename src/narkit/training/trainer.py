@@ -219,10 +219,7 @@ class Trainer:
     def test(
         self, known: Tested | None = None, keep: Callable[[Tested], None] = lambda tested: None
     ) -> tuple[TestScores, dict[str, TestScores]]:
-        """Scores every rule's choice on the official test split, and on each set that is scored at the end.
-
-        `known` has scores that were found before, and `keep` is given all that are known after each part.
-        """
+        """Scores every rule's choice at the end of the run, see `final_scores`."""
         began = time.perf_counter()
         found = final_scores(self.programs, self.selection, known or {}, keep, self._stop_if_asked)
         self.progress.timings.testing += time.perf_counter() - began
