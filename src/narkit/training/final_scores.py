@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +33,7 @@ def final_sets(config: TrainConfig) -> Iterator[tuple[str, str, EvaluationSet]]:
 def final_scores(
     programs: Programs,
     selection: Selection,
-    known: Mapping[tuple[str, str, int, int], Scores],
+    known: Tested,
     keep: Callable[[Tested], None],
     before_part: Callable[[], None],
 ) -> tuple[TestScores, dict[str, TestScores]]:
