@@ -87,18 +87,19 @@ def bind_triplets(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
     return FusedTriplets(step.with_terms(triplets.nodes, triplets.graph), triplets)
 
 
+def _on_message(message_passing: MessagePassing) -> list[Linear]:
+    """Returns the Linears of the message that a node received: for its update and, if there is one, for the gate."""
+    gate = message_passing.gate
+    return [message_passing.from_messages, *([] if gate is None else [gate.from_messages])]
+
+
 def update_weights(message_passing: MessagePassing) -> UpdateWeights:
-    """What the kernels of the update take."""
+    """Returns the weights of the update for its kernels."""
     gate, norm = message_passing.gate, message_passing.norm
-    if gate is None:
-        on_message, vectors = [message_passing.from_messages], [norm.scale, norm.offset]
-    else:
-        on_message = [message_passing.from_messages, gate.from_messages]
-        vectors = [norm.scale, norm.offset, gate.out.bias]
     return UpdateWeights.of(
-        jnp.stack([linear.weight for linear in on_message]),
+        jnp.stack([linear.weight for linear in _on_message(message_passing)]),
         None if gate is None else gate.out.weight,
-        jnp.stack(vectors),
+        jnp.stack([norm.scale, norm.offset, *([] if gate is None else [gate.out.bias])]),
     )
 
 
@@ -123,10 +124,9 @@ class FusedMessageStep(FusedProcessor):
     ) -> FusedMessageStep:
         size = message_passing.graph.bias.shape[0]
         linears = [message_passing.receiver, message_passing.sender, message_passing.from_nodes]
-        on_message = [message_passing.from_messages]
         if message_passing.gate is not None:
             linears.append(message_passing.gate.from_nodes)
-            on_message.append(message_passing.gate.from_messages)
+        on_message = _on_message(message_passing)
         on_nodes = concatenated(linears)
         nodes = bases.node.through(eqx.tree_at(lambda linear: linear.weight, on_nodes, on_nodes.weight[:size]))
         to_receiver = bases.graph.through(message_passing.graph)
