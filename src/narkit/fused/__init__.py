@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration:
-    """The fast form of a `Reasoner`, or of a `TripletEdgeAttention`, or why it has none.
+    """Returns the fast form of a `Reasoner`, or of a `TripletEdgeAttention`, or why it has none.
 
     ```python
     found = narkit.fused.accelerate(reasoner)
@@ -37,7 +37,7 @@ def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration
 def report_paths(
     algorithm: str, processor: str, num_nodes: int, hidden_size: int = 128, edge_pointers: str = "means"
 ) -> dict[str, str]:
-    """Which way each part of a network goes on this machine: "fused" (kernels of our own) or "plain".
+    """Returns how each part of a network runs on this machine: "fused" (kernels of our own) or "plain".
 
     The parts are the processor's ("attention" or "triplets" where it has them, "messages" and "update", or just
     "processor"), "decoders" and, where a kernel decodes the pointers among them, "pointers" (of nodes) and

@@ -18,9 +18,9 @@ from narkit.models.unrolling import Unrolling
 class Acceleration:
     """The fast form of a network, or why it has none.
 
-    `form` is, of a `Reasoner`, the function that binds it (`bind=` of `unroll` and `loss`) and, of a layer, a layer
-    that is called alike. It is None where nothing runs in kernels. `plain` says for every part that runs by the plain
-    formulas why; nothing is in it if all of a network runs in kernels.
+    The `form` of a `Reasoner` is the function that binds it (`bind=` of `unroll` and `loss`), that of a layer is a
+    layer that is called alike. It is None where nothing runs in kernels. `plain` gives the reason for every part that
+    runs by the plain formulas; it is empty if the whole network runs in kernels.
     """
 
     form: Any
@@ -29,19 +29,19 @@ class Acceleration:
 
     @property
     def fast(self) -> bool:
-        """Whether all of it runs in kernels."""
+        """True if the whole network runs in kernels."""
         return not self.plain
 
     @property
     def reason(self) -> str:
-        """What does not and why, in one line; "" if all of it does."""
+        """The reasons why parts run by the plain formulas, in one line; "" if none do."""
         if self.form is None:
             return next(iter(self.plain.values()))
         return "; ".join(f"{part}: {reason}" for part, reason in self.plain.items())
 
     @property
     def report(self) -> dict[str, Any]:
-        """The same for records."""
+        """The same as entries of a record."""
         parts = {part: self.plain.get(part, "fast") for part in self.parts}
         return {"fast": self.fast, "reason": self.reason, "parts": parts}
 
@@ -58,7 +58,7 @@ NETWORK_PARTS = ("processor", "decoders")
 
 
 def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration:
-    """See `narkit.fused.accelerate`."""
+    """Does what `narkit.fused.accelerate` describes."""
     if not isinstance(network, Reasoner | TripletEdgeAttention):
         known = "narkit.Reasoner or narkit.TripletEdgeAttention"
         return _refused(f"expected a {known}, got a {type(network).__name__}", ("network",))

@@ -31,7 +31,7 @@ class FusedTripletEdgeAttention(eqx.Module):
         graph: Float[Array, " hidden"],
         mask: Mask | None = None,
     ) -> Float[Array, "node node hidden"]:
-        """The edge latents, as those of the layer."""
+        """Returns the edge latents, as the layer does."""
         layer = self.layer
         vectors = (*layer.vectors_of_pairs(nodes, edges, graph), layer.value(edges))
         if fits(edges):
@@ -47,7 +47,7 @@ class FusedTripletEdgeAttention(eqx.Module):
         graph: Float[Array, " hidden"],
         mask: Mask | None = None,
     ) -> Float[Array, "head node node node"]:
-        """How much each third node k counts for the edge from i to j, as of the layer."""
+        """Returns how much each third node k counts for the edge from i to j, as the layer does."""
         return _attend(self.layer, self.layer.vectors_of_pairs(nodes, edges, graph), mask)
 
 
@@ -56,13 +56,13 @@ def _attend(layer: TripletEdgeAttention, pairs: tuple[Array, Array, Array], mask
 
 
 def _mix(layer: TripletEdgeAttention, vectors: tuple, mask: Mask | None) -> Array:
-    """The edge latents from the vectors of pairs, with a kernel for the logits alone."""
+    """Returns the edge latents from the vectors of pairs, with a kernel for the logits alone."""
     pair_ij, pair_ik, pair_jk, values = vectors
     return layer.aggregate(_attend(layer, (pair_ij, pair_ik, pair_jk), mask), values)
 
 
 def _latents_by_kernels(inputs: tuple, attention: Array, vectors: tuple) -> Array:
-    """The edge latents of `(layer, nodes, edges, graph, mask)`. The rest is what they are functions of backward:
+    """Returns the edge latents of `(layer, nodes, edges, graph, mask)`. The rest is what they depend on backward:
     nobody reads it forward, so without a gradient it is not computed.
     """
     layer, nodes, edges, graph, mask = inputs
@@ -85,7 +85,7 @@ def _forward(inputs: tuple, attention: Array, vectors: tuple) -> tuple:
 
 
 def _backward(saved: tuple, cotangent: Array) -> tuple:
-    """The gradients of the plain formulas from the vectors of pairs on, which are computed again."""
+    """Returns the gradients of the plain formulas from the vectors of pairs on, which are computed again."""
     layer, mask, attention, vectors = saved
 
     def mix(attention: Array, vectors: tuple) -> Array:

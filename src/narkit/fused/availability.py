@@ -29,7 +29,7 @@ _forced: Mode | None = None
 
 
 def mode() -> Mode:
-    """How these parts run: as kernels on a GPU that can, else by the plain formulas.
+    """Returns how these parts run: as kernels on a GPU that can, else by the plain formulas.
 
     The environment can say otherwise, NARKIT_KERNELS=plain, to compare runs.
     """
@@ -37,7 +37,7 @@ def mode() -> Mode:
 
 
 def refusal() -> str | None:
-    """Why no kernels are launched here, or None if they are."""
+    """Returns why no kernels are launched here, or None if they are."""
     asked = _forced if _forced is not None else _asked_mode()
     if asked is not None:
         return None if asked is Mode.FUSED else f"the plain formulas were asked for ({ENVIRONMENT}=plain, or in code)"
@@ -70,7 +70,7 @@ def use(forced: Mode | str | None) -> Iterator[None]:
 
 @functools.cache
 def _refusal_of_machine() -> str | None:
-    """Why this machine cannot run kernels; found out once, and warned about if it has a GPU."""
+    """Returns why this machine cannot run kernels; found out once, and warned about if it has a GPU."""
     if jax.default_backend() != "gpu":
         return "JAX runs on no NVIDIA GPU here"
     if not nvrtc.available():

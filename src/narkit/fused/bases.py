@@ -1,6 +1,6 @@
 """Factored features beside fused kernels: products with few rows as sums, and all bases folded in one product.
 
-A network that is bound to these bases uses them throughout, whoever binds it: what a basis gives on is of its kind.
+A network that is bound to these bases uses them throughout, whoever binds it: a basis made of one is of its kind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from narkit.models.merged_linears import ALIGNMENT
 
 @dataclass(frozen=True, eq=False)
 class SharedProduct:
-    """How a basis is multiplied with a weight as a part of one product: see `bind_together`."""
+    """A basis, and the function that multiplies it with a weight as a part of one product: see `bind_together`."""
 
     directions: Array  # of the basis
     offset: Array
@@ -50,7 +50,7 @@ Bound = TypeVar("Bound")
 
 
 def bind_together(bind: Callable[[Bases], Bound], bases: Bases) -> Bound:
-    """`bind(bases)`, with a single product in place of one for every Linear that a basis goes through.
+    """Returns `bind(bases)`, with a single product in place of one for every Linear that a basis goes through.
 
     These products are small, and on a GPU it is their number that counts, three times with those of the gradient.
     `bind` is called twice, first to see the weights; it has to ask for the same ones in the same order.
@@ -92,7 +92,7 @@ Blocks = tuple[tuple[int, int, int], ...]
 
 
 def _fold_primal(rows: Array, weights: tuple[Array, ...], blocks: Blocks) -> tuple[Array, ...]:
-    """`rows[start:end] @ weight` for all weights, as parts of one product of all rows with all weights.
+    """Returns `rows[start:end] @ weight` for all weights, as parts of one product of all rows with all weights.
 
     A GPU takes rows in larger tiles than there are rows, so that the other parts cost nothing.
     """
@@ -112,7 +112,7 @@ def _fold_forward(rows: Array, weights: tuple[Array, ...], blocks: Blocks) -> tu
 
 def _fold_backward(blocks: Blocks, saved: tuple[Array, Array], cotangents: tuple[Array, ...]) -> tuple[Any, Any]:
     rows, all_weights = saved
-    # Side by side, each in the rows of its basis.
+    # Concatenated along columns, each in the rows of its basis.
     pairs = zip(blocks, cotangents, strict=True)
     d_product = _filled_up([jnp.pad(d, ((start, len(rows) - end), (0, 0))) for (start, end, _), d in pairs])
     whole = tuple((0, rows.shape[1], width) for *_, width in blocks)
@@ -120,7 +120,7 @@ def _fold_backward(blocks: Blocks, saved: tuple[Array, Array], cotangents: tuple
 
 
 def _filled_up(parts: Sequence[Array]) -> Array:
-    """Arrays side by side, and columns of zeros up to a multiple of `ALIGNMENT`."""
+    """Concatenates arrays along columns, and columns of zeros up to a multiple of `ALIGNMENT`."""
     missing = -sum(part.shape[1] for part in parts) % ALIGNMENT
     return jnp.concatenate([*parts, jnp.zeros((len(parts[0]), missing))] if missing else parts, axis=1)
 

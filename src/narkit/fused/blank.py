@@ -22,7 +22,7 @@ MOST_BLOCKS = 64  # per array and seed
 
 
 def blank_stacks(stacks: Sequence[Stack], num_steps: Array, capacity: int, beside: PyTree) -> list[Array]:
-    """Arrays of `capacity` rows, of which those from `num_steps` on are zero where that matters.
+    """Returns arrays of `capacity` rows, of which those from `num_steps` on are zero where that matters.
 
     The others may hold anything. `beside` is all that the loop reads: where any of
     it has an axis of seeds, the stacks have it too.

@@ -54,7 +54,7 @@ class FusedDecoders(eqx.Module):
         *,
         soften: bool = False,
     ) -> tuple[dict[str, Array], Feedback]:
-        """The logits of every decoded probe for a batch at one step, and those parts of the feedback that kernels make.
+        """Returns the logits of every decoded probe for a batch at one step, and the feedback that kernels make.
 
         Without `soften` nothing is fed back as probabilities, and the feedback is empty.
         """
@@ -84,7 +84,7 @@ class FusedDecoders(eqx.Module):
         return logits, Feedback(rows, of_pointers, edges_together) if soften else Feedback()
 
     def _nodes(self, scalars: Scalars, hidden: Array, next_hidden: Array) -> Float[Array, "batch node width"]:
-        """The outputs of all Linears of nodes."""
+        """Returns the outputs of all Linears of nodes."""
         if self.on_nodes is None:
             nodes = jnp.zeros((*hidden.shape[:-1], 0))
         else:
@@ -98,7 +98,7 @@ class FusedDecoders(eqx.Module):
 def bind_decoders(
     decoders: Decoders, spec: Spec, bases: Bases, row_columns: Mapping[str, int] | None = None
 ) -> FusedDecoders:
-    """The decoders for factored features.
+    """Returns the decoders for factored features.
 
     `row_columns` says where the next step reads the values of probes, in the rows of nodes, if it reads any.
     """
@@ -125,7 +125,7 @@ def bind_decoders(
 
 
 def _node_weights(on_nodes: MergedLinears, num_graph_scalars: int) -> NodeWeights | None:
-    """The Linears of nodes for a kernel."""
+    """Returns the Linears of nodes for a kernel."""
     merged = on_nodes.merged
     if merged is None:
         return None
@@ -141,7 +141,7 @@ def _graph_decoders(
     columns: Mapping[str, tuple[int, ...]],
     row_columns: Mapping[str, int] | None,
 ) -> GraphDecoders | RowReadout:
-    """The decoders of the graph: a kernel, where it can make the rows of the next step, too."""
+    """Returns the decoders of the graph: a kernel, where it can make the rows of the next step, too."""
     values = None if row_columns is None else row_values(spec, columns, row_columns)
     if values is not None:
         return RowReadout.of(values, decoders.num_pointer_columns, bases, decoders.on_pooled, decoders.on_graph)

@@ -26,7 +26,7 @@ MOST_SHARED_BYTES = 99 * 1024  # that all GPUs since Ampere give a block
 
 
 def fits(edges: Float[Array, "node node hidden"]) -> bool:
-    """Whether the kernels are made for these edges: float32, and not too many nodes."""
+    """Returns whether the kernels are made for these edges: float32, and not too many nodes."""
     return edges.dtype == jnp.float32 and _block_size(len(edges)) is not None
 
 
@@ -41,9 +41,9 @@ def edge_latents(
     *,
     rectified: bool,
 ) -> Float[Array, "node node hidden"]:
-    """The latents of edges; `rectified`: without what is below zero.
+    """Returns the latents of edges, with zeros for what is below zero if `rectified`.
 
-    `terms` are x_i, x_j and x_k side by side, `weights` W1 to W4. Batches come through `jax.vmap`.
+    `terms` are x_i, x_j and x_k, concatenated, `weights` W1 to W4. Batches come through `jax.vmap`.
     """
     # The features of edges are numbers like these, and so are the sums that the kernels make of both.
     in_order = fragments(jnp.moveaxis(weights.reshape(H, 4, H), 1, 0), jnp.float16)
@@ -62,7 +62,7 @@ def edge_latents(
 
     @run.def_vmap
     def _(size: int, is_batched: list, of_seed: tuple, of_sample: tuple) -> tuple[Array, bool]:
-        """A batch of samples that share their weights is one launch, and the weights are not repeated for it."""
+        """Makes a batch of samples that share their weights one launch, without a copy of the weights for each."""
         seeds_batched, samples_batched = is_batched
         of_sample = jax.tree.map(
             lambda x, batched: x if batched else jnp.broadcast_to(x, (size, *x.shape)), of_sample, samples_batched
@@ -76,7 +76,7 @@ def edge_latents(
 
 
 def _block_size(num_nodes: int) -> int | None:
-    """How many nodes i a block has: as many as its shared memory has room for."""
+    """Returns how many nodes i a block has: as many as its shared memory has room for."""
     needed = TILE if num_nodes > 8 else 8 if num_nodes > 4 else 4
     for size in (16, 8, 4):
         if size <= needed and _shared_bytes(num_nodes, size) <= MOST_SHARED_BYTES:
@@ -85,7 +85,7 @@ def _block_size(num_nodes: int) -> int | None:
 
 
 def _shared_bytes(num_nodes: int, block_size: int) -> int:
-    """The size of `EdgeMemory`."""
+    """Returns the size of `EdgeMemory`."""
     chunks, word = -(-num_nodes // TILE), 16
     of_edge = 4 * chunks + 2 * (TILE * chunks + 8)
     return word * 32 * (FRAGMENTS + 2 * (2 * block_size + TILE)) + block_size * TILE * of_edge

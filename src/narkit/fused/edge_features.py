@@ -1,4 +1,4 @@
-"""What fused decoders read of edges."""
+"""The features of edges that fused decoders read."""
 
 from __future__ import annotations
 

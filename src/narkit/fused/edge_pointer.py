@@ -35,7 +35,7 @@ def edge_pointer_logits(
     weights: PointerWeights,
     columns: tuple[int, ...],
 ) -> Float[Array, "sample node node node"]:
-    """How strongly every edge from i to j points to every node k.
+    """Returns how strongly every edge from i to j points to every node k.
 
     `columns` are those of a node's row where a, b and d begin. `edges` has the scalars (i, j, scalar), or the features
     themselves.
@@ -46,7 +46,7 @@ def edge_pointer_logits(
 def with_means(
     logits: Float[Array, "sample node node node"],
 ) -> tuple[Float[Array, "sample node node node"], Float[Array, "sample node node 2"]]:
-    """The logits, and the mean of their softmax over k: over the edges that enter a node and those that leave it."""
+    """Returns the logits, and the means of their softmax over k: over the edges that enter a node and that leave it."""
     if logits.shape[1] > MOST_NODES_OF_MEANS:
         probabilities = jax.nn.softmax(logits)
         return logits, jnp.stack([probabilities.mean(-3), probabilities.mean(-2)], axis=-1)
@@ -54,7 +54,7 @@ def with_means(
 
 
 def _evenly(n: int, at_most: int) -> int:
-    """The size of the fewest equal parts of n that are not larger than `at_most`."""
+    """Returns the size of the fewest equal parts of n that are not larger than `at_most`."""
     return -(-n // -(-n // at_most))
 
 
@@ -115,7 +115,7 @@ def _backward(columns, saved, d_logits):
 
 
 def _sum_of_groups(partial: Array) -> Array:
-    """Term by term: the compiler makes that a part of what reads it, and a reduction a kernel of its own."""
+    """Adds groups one by one: the compiler makes that a part of what reads it, and a reduction a kernel of its own."""
     return sum((partial[:, group] for group in range(1, partial.shape[1])), partial[:, 0])
 
 

@@ -19,7 +19,7 @@ def edge_product(
     weight: Float[Array, "width outputs"],
     precision: jax.lax.Precision | None = None,
 ) -> Float[Array, "sample *edges outputs"]:
-    """`values @ weight`."""
+    """Returns `values @ weight`."""
     return _product(values, weight, precision)
 
 
@@ -28,7 +28,7 @@ def sum_of_products(
     cotangent: Float[Array, "sample *edges outputs"],
     precision: jax.lax.Precision | None,
 ) -> Float[Array, "width outputs"]:
-    """The sum of outer products over all edges of all samples."""
+    """Returns the sum of outer products over all edges of all samples."""
     by_sample = jnp.einsum("b...v,b...o->bvo", values, cotangent, precision=precision)
     # The compiler would make one product of the products and their sum.
     return jax.lax.optimization_barrier(by_sample).sum(0)

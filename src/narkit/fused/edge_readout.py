@@ -24,7 +24,7 @@ from narkit.loops.deferred_gradients import SAVED, STACKED
 
 
 class EdgeValueKind(enum.IntEnum):
-    """How values come from logits, as in edge_readout.cu: all kinds that edges have. Names are those of `Kind`."""
+    """The function from logits to values, as in edge_readout.cu, for all kinds that edges have, named as in `Kind`."""
 
     SCALAR = 0
     MASK = 1
@@ -48,7 +48,7 @@ def edge_readout(
     further: Float[Array, "sample node node logit"] | tuple[NarrowLatents, Float[Array, "hidden logit"]] | None,
     values: Sequence[EdgeValue],
 ) -> tuple[Float[Array, "sample node node logit"], Float[Array, "sample node node logit"]]:
-    """The logits of all hints, and their values. a begins at `first` of a node's row, b behind it.
+    """Returns the logits of all hints, and their values. a begins at `first` of a node's row, b behind it.
 
     `further` is added to the logits: what edges have that is no sum of few directions, or latents with their weight L.
     """

@@ -24,7 +24,7 @@ DEFAULT_PRECISIONS = (None, lax.Precision.DEFAULT, (lax.Precision.DEFAULT, lax.P
 
 
 def fits(deferred: Deferred) -> bool:
-    """Whether the kernels for products and sums over time can finish it."""
+    """Returns whether the kernels for products and sums over time can finish it."""
     if deferred.product is None:
         return _summed_axes(deferred) > 0
     left, right = deferred.factors
@@ -45,12 +45,12 @@ def fits(deferred: Deferred) -> bool:
 
 
 def _is_transposed(deferred: Deferred) -> bool:
-    """Whether the product is transposed before anything else. A kernel makes it so at once."""
+    """Returns whether the product is transposed before anything else. A kernel makes it so at once."""
     return deferred.product is not None and bool(deferred.maps) and deferred.maps[0].primitive.name == "transpose"
 
 
 def _summed_axes(deferred: Deferred) -> int:
-    """How many of the first axes of a single step are summed, where a kernel can do so; else 0."""
+    """Returns how many of the first axes of a single step are summed, where a kernel can do so; else 0."""
     value = aval_of(deferred.factors[0].var)
     if not deferred.maps or deferred.maps[0].primitive.name != "reduce_sum" or value.dtype != jnp.float32:
         return 0
@@ -60,9 +60,9 @@ def _summed_axes(deferred: Deferred) -> int:
 
 
 def _columns(factor: Factor) -> tuple[int, int, int] | None:
-    """As a part of a table whose rows run along the last axis: all columns, the first of the part, their number.
+    """Returns a factor as a part of a table whose rows run along the last axis: all columns, its first, their number.
 
-    Without the ones, if it has them. None if kernels cannot read it.
+    A column of ones is left out. The result is None if kernels cannot read the factor.
     """
     value = aval_of(factor.var)
     if not value.size or not value.ndim:
@@ -87,7 +87,7 @@ def _columns(factor: Factor) -> tuple[int, int, int] | None:
 
 
 def _has_ones(factor: Factor) -> bool:
-    """Whether a last column of ones stands beside the others."""
+    """Returns whether a last column of ones stands beside the others."""
     if not factor.maps or factor.maps[-1].primitive.name != "pad":
         return False
     *others, on_columns = factor.maps[-1].params["padding_config"]
@@ -97,7 +97,7 @@ def _has_ones(factor: Factor) -> bool:
 
 
 def _can_be_summed(factor: Factor) -> bool:
-    """Whether the kernels can also sum it over all rows."""
+    """Returns whether the kernels can also sum it over all rows."""
     value, columns = aval_of(factor.var), _columns(factor)
     return columns is not None and columns[0] % 4 == 0 and value.dtype == jnp.float32 and not _has_ones(factor)
 
@@ -107,7 +107,7 @@ def finish(
 ) -> list[Array]:
     """Finishes all of these together, from the rows of the steps that were run.
 
-    Of stacks in `by_sample`, whose rows are samples, those of samples whose `last` step is over need not be read.
+    In stacks of `by_sample`, whose rows are samples, samples whose `last` step is over need not be read.
     """
     tables: dict[tuple[Var, int], Array] = {}  # one for all who read a stack
 
@@ -158,7 +158,7 @@ def finish(
 
 
 def _in_order(deferred: Deferred) -> tuple[Factor, ...]:
-    """The factors as they are multiplied."""
+    """Returns the factors in the order in which they are multiplied."""
     return deferred.factors[::-1] if _is_transposed(deferred) else deferred.factors
 
 

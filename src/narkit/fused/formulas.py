@@ -60,7 +60,7 @@ def trust() -> None:
 
 
 def changed(part: str) -> list[str]:
-    """The formulas of a part that are not those which the kernels were compared with."""
+    """Returns the formulas of a part that are not those which the kernels were compared with."""
     return [] if _trusted else _changed(part)
 
 
@@ -73,7 +73,7 @@ def _changed(part: str) -> list[str]:
 
 
 def digests(part: str) -> dict[str, str]:
-    """The digests of all definitions of a part, by name."""
+    """Returns the digests of all definitions of a part, by name."""
     found = {}
     for module, name in _closure(part):
         text = "".join(_canonical(statement) for statement in _read(module).statements[name])
@@ -82,20 +82,20 @@ def digests(part: str) -> dict[str, str]:
 
 
 def write(found: dict[str, str]) -> None:
-    """Keeps digests, of formulas that were compared with the kernels."""
+    """Writes the digests of formulas that were compared with the kernels."""
     DIGESTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
 
 
 @dataclass
 class _Module:
-    """The definitions of a module and what its names are elsewhere."""
+    """The definitions of a module, and what the names that it imports are elsewhere."""
 
     statements: dict[str, list[ast.stmt]] = field(default_factory=dict)
     imports: dict[str, tuple[str, str | None]] = field(default_factory=dict)  # without a name: a module
 
 
 def _closure(part: str) -> list[Definition]:
-    """All definitions that the roots of a part depend on, in a fixed order."""
+    """Returns all definitions that the roots of a part depend on, in a fixed order."""
     waiting: list[Definition] = [tuple(root.rsplit(".", 1)) for root in ROOTS[part]]  # type: ignore[misc]
     found: set[Definition] = set()
     while waiting:
@@ -108,7 +108,7 @@ def _closure(part: str) -> list[Definition]:
 
 
 def _named(module: str, name: str) -> Iterator[Definition]:
-    """The definitions of `narkit.models` that a definition names."""
+    """Finds the definitions of `narkit.models` that a definition names."""
     here = _read(module)
     for statement in here.statements[name]:
         for node in _walk(statement):
@@ -125,7 +125,7 @@ def _named(module: str, name: str) -> Iterator[Definition]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """The syntax of a formula, without what is left out of digests."""
+    """Walks over the syntax of a formula, without what is left out of digests."""
     yield node
     for inner in ast.iter_child_nodes(node):
         if not _is_left_out(inner):
@@ -133,7 +133,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_left_out(node: Any) -> bool:
-    """Whether a statement is a docstring, or makes the fields of a class."""
+    """Returns whether a statement is a docstring, or makes the fields of a class."""
     is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return is_docstring or (isinstance(node, ast.FunctionDef) and node.name == "__init__")
 
@@ -167,7 +167,7 @@ _LEFT_OUT = {"type_params", "type_comment", "kind", "ctx"}  # which differ betwe
 
 
 def _canonical(node: Any) -> str:
-    """The syntax of a statement as text, the same in all versions of Python, without docstrings and messages."""
+    """Returns the syntax of a statement as text, equal in all versions of Python, without docstrings and messages."""
     if isinstance(node, ast.JoinedStr):
         return "f"
     if isinstance(node, list):
@@ -180,7 +180,7 @@ def _canonical(node: Any) -> str:
 
 
 def _is_patched(module: str, name: str) -> bool:
-    """Whether a function, or a method of a class, has been replaced since its module was loaded."""
+    """Returns whether a function, or a method of a class, has been replaced since its module was loaded."""
     value = getattr(importlib.import_module(module), name, None)
     for statement in _read(module).statements[name]:
         if isinstance(statement, ast.FunctionDef) and not _comes_from(value, module, name):

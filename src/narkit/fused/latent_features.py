@@ -42,7 +42,7 @@ class FeatureWeights(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What is not learnt."""
+    """The options that are not learnt."""
 
     slope: float  # of the attention's LeakyReLU
     scale: float = 1.0  # of the logits
@@ -51,27 +51,27 @@ class Options(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What is made of triplets."""
+    """The results: features of edges, and the attention's weights where others read them."""
 
     features: Float[Array, "sample node node feature"]  # c
     attention: Float[Array, "sample node node node"] | None  # alpha, where something is added to the logits
 
 
 class Saved(NamedTuple):
-    """What the forward kernels give in training."""
+    """The results of the forward kernels in training."""
 
     features: Float[Array, "sample node node feature"]  # c
     record: Float[Array, "sample node node numbers"]  # of the attention: logits and their normaliser
     winners: Int[Array, "sample node node 8"] | None  # of the maxima: the third nodes
 
     def made(self, *, attends: bool) -> Made:
-        """The features and, if others read them, the attention's weights."""
+        """Returns the features and, if others read them, the attention's weights."""
         logits, normaliser = self.record[..., :-1], self.record[..., -1:]
         return Made(self.features, jnp.exp(logits - normaliser) if attends else None)
 
 
 class Gradients(NamedTuple):
-    """What the backward kernels find."""
+    """The results of the backward kernels."""
 
     attention_terms: list[Array]  # of x_i, x_j and x_k, in this order
     maxima_terms: list[Array]  # (sample, node, 24), if there are maxima
@@ -87,15 +87,16 @@ def latent_features(
     options: Options,
     added: Float[Array, "sample node node node"] | None = None,
 ) -> Made:
-    """c for all edges. The first of `terms` are x_i, x_j and x_k; with maxima the last 24 are theirs: those of k, i, j.
+    """Returns c for all edges.
 
-    Arrays of several seeds come through `jax.vmap`.
+    The first of `terms` are x_i, x_j and x_k; with maxima the last 24 are theirs: those of k, i and j. Arrays of
+    several seeds come through `jax.vmap`.
     """
     return _features(terms, scalars, weights, added, options)
 
 
 def forward(terms: Array, scalars: Array, weights: FeatureWeights, options: Options, added: Array | None) -> Made:
-    """c for all edges."""
+    """Computes c for all edges."""
     if added is not None:
         return forward_saving(terms, scalars, weights, options, added).made(attends=True)
     maxima = []
@@ -107,7 +108,7 @@ def forward(terms: Array, scalars: Array, weights: FeatureWeights, options: Opti
 def forward_saving(
     terms: Array, scalars: Array, weights: FeatureWeights, options: Options, added: Array | None
 ) -> Saved:
-    """The same, with what the backward pass needs."""
+    """Does the same, and also returns what the backward pass needs."""
     maxima, winners = [], None
     if weights.maxima is not None:
         highest, winners = triplet_messages.forward(terms, scalars, weights.maxima, save=True)

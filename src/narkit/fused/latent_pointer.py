@@ -60,7 +60,7 @@ def latent_pointer_logits(
     weights: LatentPointerWeights,
     options: Options,
 ) -> tuple[Float[Array, "sample node node"], ...]:
-    """How strongly every node i points to every node p and, if it is wanted, the softmax over the nodes p.
+    """Returns how strongly every node i points to every node p and, if it is wanted, the softmax over the nodes p.
 
     Scalars and features of latents are those of the edges (p, i).
     """
@@ -71,7 +71,7 @@ def latent_pointer_logits(
 
 
 class _Tiling(NamedTuple):
-    """How the edges (p, i) of a graph are cut into tiles."""
+    """The numbers of tiles that the edges (p, i) of a graph are cut into, and their sizes."""
 
     targets: int
     target_blocks: int

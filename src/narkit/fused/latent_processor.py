@@ -26,7 +26,7 @@ from narkit.models.triplet_edge_attention import TripletEdgeAttention, growth
 
 
 def reads_both_directions(layer: TripletEdgeAttention) -> bool:
-    """Whether an option reads edges in both directions, whose scalars then are twice as many."""
+    """Returns whether an option reads edges in both directions, whose scalars then are twice as many."""
     from_third = layer.third_edges is not None  # beside the edge from i to j
     return layer.both_directions or layer.values_of_kj or layer.maxima is not None or from_third
 
@@ -36,17 +36,17 @@ def bind_team_with_options(processor: TEAM, bases: Bases) -> FusedProcessor:
 
 
 class _Pair(NamedTuple):
-    """What is read of an edge and of its reverse, as far as anything is."""
+    """The map of an edge and that of its reverse; None where nothing is read."""
 
     forward: Basis | None
     reverse: Basis | None = None
 
     def flipped(self) -> _Pair:
-        """The same for the reverse of the edge."""
+        """Returns the same for the reverse of the edge."""
         return _Pair(self.reverse, self.forward)
 
     def directions(self, two_ways: bool) -> Float[Array, "scalar outputs"]:
-        """For the scalars of the edge and, behind them, if `two_ways`, of its reverse."""
+        """Returns the directions of the scalars of the edge and, if `two_ways`, then of those of its reverse."""
         read = [basis for basis in self if basis is not None]
         none = jnp.zeros_like(read[0].directions)
         if len(none) == 0:  # kernels want a scalar
@@ -62,7 +62,7 @@ class _Pair(NamedTuple):
 
 
 class _EdgeMaps(NamedTuple):
-    """All that is read of edges."""
+    """The maps of everything that is read of edges."""
 
     triplet: tuple[_Pair, ...]  # of ij, ik and jk, in the vectors of triplets
     values: tuple[_Pair, ...]  # of ik and perhaps of jk
@@ -75,7 +75,7 @@ class _EdgeMaps(NamedTuple):
             return _Pair(edge.through(forward), None if reverse is None else edge.through(reverse))
 
         def with_third(forward: Linear, reverse: Linear | None = None) -> _Pair:
-            """The same of an edge to the third node, or from it."""
+            """Does the same for an edge to the third node, or from it."""
             return pair(forward, reverse) if layer.third_edges is None else pair(forward).flipped()
 
         of_ji, of_ki, of_kj = layer.reversed_edges or (None, None, None)
@@ -101,8 +101,8 @@ class _EdgeMaps(NamedTuple):
 def _node_weights(
     layer: TripletEdgeAttention, message_passing: MessagePassing, bases: Bases, maps: _EdgeMaps
 ) -> NodeWeights:
-    """What nodes contribute to everything: x_i, x_j and x_k, then to messages, then to the update and the gate, then to
-    the maxima as k, i and j. Biases of others stand among it, and the graph's scalars count as scalars of every node.
+    """Returns the Linears of nodes as one: x_i, x_j, x_k, then what goes to messages, to the update, the gate, and to
+    the maxima as k, i and j. It has biases of others, too, and the graph's scalars count as scalars of every node.
     """
     gate = message_passing.gate
     size = message_passing.graph.bias.shape[0]
@@ -141,7 +141,7 @@ def _node_weights(
 
 
 def _of_both(layer: TripletEdgeAttention, linear: Linear) -> Linear:
-    """A Linear of what the attention reads as one of [x || hidden]."""
+    """Returns a Linear of what the attention reads as one of [x || hidden]."""
     if layer.reads is not None:
         return linear
     weight = jnp.concatenate([linear.weight, jnp.zeros_like(linear.weight)])
@@ -224,7 +224,7 @@ class FusedLatentStep(FusedProcessor):
         return NarrowLatents(features, self.weights.messages.value, self.weights.messages.value_offset)
 
     def _terms(self, scalars: Scalars, hidden: Hiddens) -> Float[Array, "batch node terms"]:
-        """What nodes contribute, which the kernels backward read again."""
+        """Computes the terms of nodes, which the kernels backward read again."""
         return checkpoint_name(node_product(scalars.rows, (hidden,), self.node_weights), SAVED)
 
     def _edges(self, scalars: Scalars) -> Float[Array, "batch node node scalar"]:

@@ -27,7 +27,7 @@ class StepWeights(NamedTuple):
 
 
 class StepOptions(NamedTuple):
-    """What is not learnt."""
+    """The options that are not learnt."""
 
     features: FeatureOptions
     norm: bool = False  # whether latents are normalised over their features before messages read them
@@ -45,9 +45,9 @@ def latent_step(
     options: StepOptions,
     added: Float[Array, "sample node node node"] | None = None,
 ) -> tuple[Float[Array, "sample node hidden"], latent_features.Made]:
-    """The next hidden state of every node, and the features that latents of edges are made of.
+    """Returns the next hidden state of every node, and the features that latents of edges are made of.
 
-    `terms` has, side by side, what every node contributes: x_i, x_j and x_k to the attention; what it adds as the
+    `terms` is, concatenated, what every node contributes: x_i, x_j and x_k to the attention; what it adds as the
     receiver and as the sender of a message; to its update and, if there is one, to the gate; with maxima, 24 for
     those. Where something is `added` to the attention's logits, its weights come with the features. Arrays of several
     seeds come through `jax.vmap`.

@@ -30,13 +30,13 @@ THREADS = 128  # of a block, where a kernel does not say otherwise
 
 @functools.cache
 def compute_capability() -> int:
-    """Of the GPU in use, times ten: 90 for Hopper."""
+    """Returns the compute capability of the GPU in use, times ten: 90 for Hopper."""
     return round(10 * float(jax.devices()[0].compute_capability))
 
 
 @functools.cache
 def shared_bytes_of_a_block() -> int:
-    """How much shared memory a block can have on the GPU in use; where there is none, on Hopper."""
+    """Returns how much shared memory a block can have on the GPU in use; where there is none, on Hopper."""
     capability = round(10 * float(getattr(jax.devices()[0], "compute_capability", 9.0)))
     small = {86: 99, 89: 99, 120: 99, 121: 99, 80: 163, 87: 163}
     return 1024 * small.get(capability, 227)
@@ -61,12 +61,12 @@ class Kernel:
     threads: int = field(default=THREADS, kw_only=True)  # per block
 
     def __call__(self, *operands: Array, outputs: Sequence[Output]) -> list[Array]:
-        """Runs it; `outputs` are the shapes and types of what it writes."""
+        """Runs the kernel; `outputs` are the shapes and types of the arrays that it writes."""
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in outputs)
         return primitive.bind(*operands, kernel=self, outputs=shapes, seeds=1, rows=None)
 
     def code(self, rows: Rows | None = None) -> str:
-        """The source with its macros, as a compiler reads it."""
+        """Returns the source with its macros, as a compiler reads it."""
         lines = [f"#define {name} {_literal(value)}" for name, value in self.macros]
         lines.append(f"#define BUILD_{self.name}")
         text = _read("common.cuh") + _read(self.source)
@@ -86,7 +86,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Rows:
-    """Which operands and outputs of a kernel are stacks over time, of which it reads and writes one row.
+    """The operands and outputs of a kernel that are stacks over time, of which it reads and writes one row.
 
     After its other operands such a kernel takes the row's number, with `ends` the last step of each sample, and then
     the stacks that it writes.
@@ -111,7 +111,7 @@ def run_on_rows(
 ) -> list[Any]:
     """Runs a kernel. Operands may be rows of stacks; outputs with one of the `stacks` are written to its row t.
 
-    What the kernel cannot read or write in place is copied, or given back for others to write. Of samples whose `last`
+    What the kernel cannot read or write in place is copied, or returned for others to write. For samples whose `last`
     step is over it writes zeros.
     """
     assert rows is None
@@ -154,7 +154,7 @@ def _literal(value: int | float | str) -> str:
 
 @functools.cache
 def _read(name: str) -> str:
-    """A file with those that it includes."""
+    """Returns the text of a file and of those that it includes."""
     text = (Path(__file__).parent / name).read_text()
     return re.sub(r'^#include "(.*)"$', lambda found: _read(found[1]), text, flags=re.M)
 
@@ -179,7 +179,7 @@ def _run(*operands: Array, **options: Any) -> list[Array]:
 
 
 def _batch(operands: Sequence[Array], axes: Sequence[int | None], *, kernel, outputs, seeds, rows):
-    """A further axis is one of seeds: kernels take as many as there are, each with its own weights."""
+    """Makes a further axis one of seeds: kernels take as many as there are, each with its own weights."""
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     time = None if rows is None else len(operands) - len(rows.written) - rows.ends - 1  # one for all seeds
     if time is not None and axes[time] is not None:
@@ -198,7 +198,7 @@ batching.primitive_batchers[primitive] = _batch
 
 
 def launches_in(program: Any) -> Iterator[Any]:
-    """The operations that launch kernels in a traced program (a jaxpr), and in the programs inside it."""
+    """Finds the operations that launch kernels in a traced program (a jaxpr), and in the programs inside it."""
     for eqn in program.eqns:
         if eqn.primitive is primitive:
             yield eqn

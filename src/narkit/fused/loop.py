@@ -21,7 +21,7 @@ SHORTEST_PART = 256  # rows
 
 
 class FusedLoop(Backend):
-    """Stacks are not filled before they are written, and weights' gradients are finished in a few launches."""
+    """Leaves stacks unfilled until they are written, and finishes the gradients of weights in a few launches."""
 
     rows_start_as_zeros = False
 
@@ -51,7 +51,7 @@ class FusedLoop(Backend):
         return finishing.finish(gradients, stack_of, num_steps, last, by_sample)
 
     def parts_of_product(self, num_rows: int, *widths: int) -> int:
-        """The result of such a product is small: a core for each tile of it would leave most of a GPU idle for long."""
+        """Returns more than one part if the result is small: a core for each of its tiles would leave others idle."""
         tiles = math.prod(-(-width // 128) for width in widths)
         most = min(TILES_PER_PRODUCT // max(1, tiles), num_rows // SHORTEST_PART)
         # Parts of other lengths than a multiple of eight rows would be copied, to fill them up.

@@ -24,14 +24,14 @@ def message_step(
     slope: float,
     connected: Int[Array, "sample node node"] | None = None,
 ) -> tuple[Float[Array, "sample node hidden"], Float[Array, "sample node terms"]]:
-    """The next hidden state of every node, and the terms for others who read what stands on the right of them.
+    """Returns the next hidden state of every node, and the terms for others who read columns behind those of the step.
 
-    `terms` has, side by side, what every node contributes: with attention x_i, x_j and x_k; then what it adds as the
+    `terms` is, concatenated, what every node contributes: with attention x_i, x_j and x_k; then what it adds as the
     receiver and as the sender of a message; then to its update and, if there is one, to the gate. `connected[i, j]`, of
     eight bits, lets i send to j; None lets everyone. Arrays of several seeds come through `jax.vmap`.
 
-    The gradient of what others read is put beside those of the step's own terms. If they read the terms themselves, the
-    two would be padded and added.
+    The gradient of what others read is concatenated with those of the step's own terms. If others read the argument
+    `terms`, the two would be padded and added.
     """
     options = Options(slope, masked=connected is not None)
     return _step(terms, scalars, hidden, message_weights, update_weights, connected, options)

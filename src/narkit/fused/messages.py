@@ -73,17 +73,17 @@ class MessageWeights(NamedTuple):
 
     @property
     def has_latents(self) -> bool:
-        """Whether messages read latents of edges, and not the edges themselves."""
+        """True if messages read latents of edges, and not the edges themselves."""
         return len(self.products) == 3
 
     @property
     def is_wide(self) -> bool:
-        """Whether latents are made of what edges are given: many numbers per edge."""
+        """True if latents are made of what edges are given: many numbers per edge."""
         return self.has_latents and self.attention is None
 
 
 class Options(NamedTuple):
-    """What is not learnt."""
+    """The options that are not learnt."""
 
     slope: float = 0.0  # of the attention's LeakyReLU
     masked: bool = False  # whether not everyone may send to everyone
@@ -91,7 +91,7 @@ class Options(NamedTuple):
 
 
 class Tiling(NamedTuple):
-    """How the edges (i, j) of a graph are cut into tiles."""
+    """The numbers of tiles that the edges (i, j) of a graph are cut into, and their sizes."""
 
     num_nodes: int
     senders: int
@@ -118,16 +118,16 @@ class Tiling(NamedTuple):
         return self.receiver_blocks * self.sender_blocks
 
     def operand(self, samples: int) -> Output:
-        """The shape and type of a product's input or cotangent, tile by tile."""
+        """Returns the shape and type of a product's input or cotangent, tile by tile."""
         return (samples, self.tiles, self.rows, H), jnp.bfloat16
 
     def signs(self, samples: int, num_products: int) -> Output:
-        """The same of their signs: a word per thread of the backward kernel."""
+        """Returns those of their signs: a word per thread of the backward kernel."""
         return (samples, self.tiles, num_products, BACKWARD_THREADS), jnp.int32
 
 
 def attention_bytes(num_nodes: int, num_scalars: int) -> int:
-    """What the warps of a block share for the attention, forward: `AttentionMemory` in attention_forward.cuh."""
+    """Returns the size of what the warps of a block share for the attention, forward: of `AttentionMemory`."""
     steps = -(-num_scalars // 8)
     directions = 3 * steps * (H // 8) * 32  # operands of the matrix units, eight scalars a step
     exchanged = WARPS * 8 * 32 if Tiling.of(num_nodes).senders < 4 * WARPS else 0
@@ -135,7 +135,7 @@ def attention_bytes(num_nodes: int, num_scalars: int) -> int:
 
 
 def _kernel(name, terms, scalars, weights, options: Options, grid, shared_bytes, rows=(), threads=128) -> Kernel:
-    """A forward kernel that writes no rows keeps nothing for the backward pass."""
+    """Returns a kernel of messages.cu. A forward kernel that writes no rows saves nothing for the backward pass."""
     samples, n = terms.shape[:2]
     tiling = Tiling.of(n)
     macros = {
@@ -149,7 +149,7 @@ def _kernel(name, terms, scalars, weights, options: Options, grid, shared_bytes,
 
 
 class Saved(NamedTuple):
-    """What the forward kernel gives in training; there is one `tile` per block of senders and receivers."""
+    """The results of the forward kernel in training; there is one `tile` per block of senders and receivers."""
 
     message: Float[Array, "sample node hidden"]
     best: Int[Array, "sample node hidden"]  # the sender that it came from
@@ -160,8 +160,8 @@ class Saved(NamedTuple):
 
 
 def _products_backward(terms, scalars, weights, saved: Saved, d_message, d_given, options) -> list[Array]:
-    """What its kernel writes: the cotangents of all products; then the gradients of what is received, per block of
-    senders, of what is sent, per block of receivers, of the mixed scalars and, per tile, of V, v, b1 and b2.
+    """Returns the cotangents of all products; then the gradients of what is received, per block of senders, of what is
+    sent, per block of receivers, of the mixed scalars and, per tile, of V, v, b1 and b2.
     """
     samples, n = terms.shape[:2]
     num_scalars, num_products = scalars.shape[-1], len(weights.products)
@@ -194,7 +194,7 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_message, d_given
 
 
 class OfFeatures(NamedTuple):
-    """How the backward kernel of the attention reads gradients of the features that latents are made of."""
+    """The gradients of the features that latents are made of, as the backward kernel of the attention reads them."""
 
     features: Float[Array, "sample node node feature"]
     values_of_jk: bool
@@ -204,7 +204,7 @@ class OfFeatures(NamedTuple):
 
 
 def _attention_backward_bytes(num_nodes: int, num_scalars: int, group: int, has_features: bool) -> int:
-    """What its warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
+    """Returns the bytes that warps share, of a cell of four nodes, `sent` and `width`; see attention_backward.cu."""
     sent = min(-(-num_nodes // 4) * 4, group)
     halves = 1 if num_nodes <= 8 else 2
     width, rows, steps = 8 * halves, (sent + 4) * halves + sent // 2, -(-num_scalars // 8)
@@ -224,7 +224,7 @@ def _attention_backward_bytes(num_nodes: int, num_scalars: int, group: int, has_
 
 
 def features_fit(num_scalars: int) -> bool:
-    """Whether the GPU in use has room for the attention over edges with so many scalars, with any number of nodes."""
+    """Returns whether the GPU in use has room for the attention over edges with this many scalars, at any size."""
     return _attention_backward_bytes(16, num_scalars, SMALLEST_GROUP, True) <= launch.shared_bytes_of_a_block()
 
 
@@ -237,8 +237,8 @@ def attention_backward(
     slope: float,
     of_features: OfFeatures | None = None,
 ) -> tuple[list[Array], Array, Attention, Array | None]:
-    """Gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, of E1, E2, E3 and a, and of what others
-    have added to the logits, if they have.
+    """Returns the gradients of x_i, x_j and x_k (sample, node, hidden), of the scalars, E1, E2, E3 and a, and of what
+    others have added to the logits, if they have.
 
     `d_mixed` are gradients of mixed scalars and, behind those, their inner products with these; or of all features that
     latents are made of.
@@ -291,9 +291,9 @@ def forward(
     options: Options,
     connected: Int[Array, "sample node node"] | None = None,
 ) -> Float[Array, "sample node hidden"]:
-    """The message of every node.
+    """Returns the message of every node.
 
-    `terms` has, side by side, what every node adds: with latents x_i, x_j and x_k; then receive and send; then those
+    `terms` is, concatenated, what every node adds: with latents x_i, x_j and x_k; then receive and send; then those
     for the update, which are not read here. `connected[i, j]`, of eight bits, lets i send to j; it is given if the
     options say that messages are masked.
     """
@@ -304,7 +304,7 @@ def forward(
 def forward_saving(
     terms: Array, scalars: Array, weights: MessageWeights, options: Options, connected: Array | None = None
 ) -> Saved:
-    """The same, with what the backward pass needs."""
+    """Does the same, and also returns what the backward pass needs."""
     samples, n = terms.shape[:2]
     num_products = len(weights.products)
     record = (n + 1 + scalars.shape[-1]) if weights.attention is not None else 1
@@ -350,7 +350,7 @@ def backward(
     options: Options,
     d_given: Array | None = None,
 ) -> tuple[list[Array], Array, MessageWeights]:
-    """Gradients of the terms that are read, one by one, of the scalars and of the weights.
+    """Returns the gradients of the terms that are read, one by one, of the scalars and of the weights.
 
     Where latents are made of what edges are given, `d_given` is what the gradients of that, found elsewhere, are added
     to.

@@ -28,7 +28,7 @@ class NarrowLatents(NamedTuple):
     bias: Float[Array, " hidden"]  # o
 
     def wide(self) -> Float[Array, "sample node node hidden"]:
-        """The latents themselves, in float32: features may be numbers that are compared with each other."""
+        """Returns the latents themselves, in float32: features may be numbers that are compared with each other."""
         if self.features.shape[-1] <= MOST_SUMMED:
             return jax.nn.relu(narrow_product(self.features, self.weight) + self.bias)
         product = edge_product(self.features, self.weight, jax.lax.Precision.HIGHEST)

@@ -20,7 +20,7 @@ def narrow_product(
     directions: Float[Array, "scalar hidden"],
     offset: Float[Array, " hidden"] | None = None,
 ) -> Float[Array, "*axes hidden"]:
-    """`scalars @ directions + offset`, without an offset `scalars @ directions`.
+    """Returns `scalars @ directions + offset`, without an offset `scalars @ directions`.
 
     It is a sum of outer products, which the compiler makes part of what reads it; a GPU's library for matrix products
     would write it out, and choose poor kernels for so few rows.
@@ -53,7 +53,7 @@ def _backward(saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Arra
 def gradients_of_directions(
     scalars: Float[Array, "*axes scalar"], cotangent: Float[Array, "*axes hidden"]
 ) -> tuple[Float[Array, "scalar hidden"], Float[Array, " hidden"]]:
-    """The gradients of the directions and of the offset of `scalars @ directions + offset`."""
+    """Returns the gradients of the directions and of the offset of `scalars @ directions + offset`."""
     is_long = _is_long(scalars, cotangent)
     # The offset goes with a scalar that is always one, so that the cotangents are read once for both. Where a time loop
     # keeps the scalars, it adds the ones after it ends.
@@ -69,7 +69,7 @@ def gradients_of_directions(
 
 
 def _is_long(scalars: Array, cotangent: Array) -> bool:
-    """Whether gradients are made by products: sums over so many scalars read all cotangents again and again."""
+    """Returns whether gradients are made by products: sums over many scalars read all cotangents again and again."""
     return scalars.shape[-1] > MOST_SUMMED and cotangent.size > LARGEST_FACTOR and cotangent.ndim > 2
 
 

@@ -35,7 +35,7 @@ class NodeWeights(NamedTuple):
 
     @classmethod
     def of(cls, directions: Array, offset: Array, dense: tuple[Array, ...]) -> NodeWeights:
-        """There is at least one scalar, one or two dense weights, and a multiple of eight outputs."""
+        """Takes at least one scalar, one or two dense weights, and a multiple of eight outputs."""
         directions_, *dense_ = jax.lax.stop_gradient((directions, *dense))
         padded = [jnp.pad(weight, ((0, 0), (offset.size - weight.shape[1], 0))) for weight in dense_]
         joint = jnp.concatenate([*padded, directions_]).T
@@ -47,7 +47,7 @@ def node_product(
     dense: tuple[Float[Array, "sample node hidden"], ...],
     weights: NodeWeights,
 ) -> Float[Array, "sample node outputs"]:
-    """The outputs. Arrays of several seeds come through `jax.vmap`."""
+    """Returns the outputs. Arrays of several seeds come through `jax.vmap`."""
     return _product(scalars, dense, weights)
 
 

@@ -15,13 +15,13 @@ class CompilationError(RuntimeError):
 
 
 def available() -> bool:
-    """Whether the compiler can be loaded."""
+    """Returns whether the compiler can be loaded."""
     return _library() is not None
 
 
 @functools.cache
 def compile_to_ptx(code: str, compute_capability: int) -> str:
-    """The PTX of a source for GPUs of compute capability 9.0, given as 90, and later."""
+    """Returns the PTX of a source for GPUs of a compute capability (9.0 is given as 90) and later ones."""
     library = _library()
     if library is None:
         raise CompilationError("NVRTC was not found; install JAX with its CUDA packages, `pip install narkit[cuda]`")
@@ -42,7 +42,7 @@ def compile_to_ptx(code: str, compute_capability: int) -> str:
 
 
 def _for_older_drivers(ptx: str, compute_capability: int) -> str:
-    """Drivers refuse a language version later than their own, even if nothing new is used. Nothing is, up to Hopper."""
+    """Returns PTX in an old version of the language, as nothing new is used up to Hopper: drivers refuse later ones."""
     return re.sub(r"^\.version .*$", ".version 8.3", ptx, count=1, flags=re.M) if compute_capability <= 90 else ptx
 
 
@@ -71,7 +71,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _candidates() -> list[str]:
-    """Where the library may be: among Python's packages, then wherever the system looks."""
+    """Returns where the library may be: among Python's packages, then wherever the system looks."""
     found: list[str] = []
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or []) if spec else []:

@@ -42,7 +42,7 @@ class Columns:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether they begin at a multiple of sixteen bytes in all rows."""
+        """True if they begin at a multiple of sixteen bytes in all rows."""
         size = self.stack.dtype.itemsize
         return self.start * size % 16 == 0 and self.stack.shape[2] * size % 16 == 0
 
@@ -78,7 +78,7 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A job, cut into parts, and where these are among the launch's `values`."""
+    """A job that is cut into parts, and where these are among the launch's `values`."""
 
     job: _Job
     count: int
@@ -87,7 +87,7 @@ class _Parts:
 
 
 def fits(width: int, start: int, total: int, dtype: jnp.dtype) -> bool:
-    """Whether the kernels can read such columns of a stack."""
+    """Returns whether the kernels can read such columns of a stack."""
     if dtype == jnp.bfloat16:  # copied four bytes at a time, or sixteen
         return width % 2 == start % 2 == total % 2 == 0
     return dtype == jnp.float32
@@ -99,7 +99,7 @@ def evaluate(
     num_steps: Int[Array, ""],
     last: Int[Array, " sample"],
 ) -> tuple[list[Array], list[Array]]:
-    """The products `x^T y`, and the sums over steps and rows, over the first `num_steps` steps of stacks.
+    """Returns the products `x^T y`, and the sums over steps and rows, over the first `num_steps` steps of stacks.
 
     Factors of a product are both float32 (and rounded to TF32) or both bfloat16. What is summed is float32, all columns
     of a stack, a multiple of four. All have the same number of steps.
@@ -197,7 +197,7 @@ class _Inputs:
 
 
 def _entry(names: tuple[str, str], on_left: tuple[int, int], job: _Job, place: tuple[int, int, int, int]) -> str:
-    """A `Job` of over_time.cu."""
+    """Returns a `Job` of over_time.cu as text."""
     (height, width), right = job.shape, job.right
     numbers = (*on_left, height, right.start, right.stack.shape[2], width, job.rows, *place)
     return f"{{{', '.join([*names, *map(str, numbers)])}}}"

@@ -31,7 +31,7 @@ class PointerWeights(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Where a and b begin in a node's row, and whether the softmax is wanted."""
+    """The columns at which a and b begin in a node's row, and whether the softmax is wanted."""
 
     first: int
     second: int
@@ -44,7 +44,7 @@ def pointer_logits(
     weights: PointerWeights,
     options: Options,
 ) -> tuple[Float[Array, "sample node node"], ...]:
-    """How strongly every node i points to every node p and, if it is wanted, the softmax over the nodes p.
+    """Returns how strongly every node i points to every node p and, if it is wanted, the softmax over the nodes p.
 
     `edges` has the scalars (p, i, scalar), or the features themselves.
     """
@@ -52,7 +52,7 @@ def pointer_logits(
 
 
 def with_scalars(edges: Array, weights: PointerWeights) -> tuple[Array, PointerWeights]:
-    """Kernels want a scalar; where edges have none, it is zero."""
+    """Adds the scalar that kernels want where edges have none; it is zero."""
     if weights.edges is None or edges.shape[-1]:
         return edges, weights
     edges = jnp.zeros((*edges.shape[:-1], 1))
@@ -77,12 +77,12 @@ def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: Options
 
 
 def nodes_per_block(num_nodes: int) -> int:
-    """One per warp. The more there are, the fewer blocks leave a part of the small gradients each."""
+    """Returns the nodes of a block, one per warp: with more, fewer blocks leave a part of the small gradients each."""
     return 4 if num_nodes <= 4 else 8
 
 
 def operands_of(nodes: Array, edges: Array, weights: PointerWeights) -> tuple[Array, ...]:
-    """The first operands of kernels. Where features are given, D and c are not read; any operands will do."""
+    """Returns the first operands of kernels. Where features are given, D and c are not read; any operands will do."""
     directions, offset = weights.edges if weights.edges is not None else (weights.score, weights.score)
     return nodes, edges, directions, offset, weights.score
 
@@ -127,7 +127,7 @@ def _backward(options, saved, cotangents):
 
 
 def at_columns(parts: dict[int, Array], width: int) -> Array:
-    """Parts of H columns that begin where their keys say, and zeros elsewhere."""
+    """Concatenates parts of H columns that begin where their keys say, with zeros elsewhere."""
     pieces, at = [], 0
     shape = next(iter(parts.values())).shape[:-1]
     for start, part in sorted(parts.items()):

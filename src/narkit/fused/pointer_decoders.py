@@ -36,7 +36,7 @@ class FusedPointerDecoder(eqx.Module):
         basis: Basis,
         latent_sizes: tuple[int, ...],
     ) -> FusedPointerDecoder | None:
-        """None if the decoder is not that of a pointer."""
+        """Returns None if the decoder is not that of a pointer."""
         if decoder.score is None:
             return None
         folded = fold(decoder.on_edges[0], basis, latent_sizes)
@@ -51,7 +51,7 @@ class FusedPointerDecoder(eqx.Module):
         soften: bool,
         of_edges: Float[Array, "batch node node hidden"] | None = None,
     ) -> tuple[Array, Float[Array, "batch node node _"] | None]:
-        """The logits, and the scalars that the next step reads if `soften` asks for them and a kernel makes them.
+        """Returns the logits and, if `soften` asks for them and a kernel makes them, the scalars of the next step.
 
         `nodes` are the outputs of all Linears of nodes; `of_edges` is e, if it has been made already.
         """
@@ -72,7 +72,7 @@ class FusedPointerDecoder(eqx.Module):
         return found[0], found[1][..., None] if options.softmax else None
 
     def _read(self, edges: EdgeFeatures, of_edges: Array | None = None) -> tuple[Array, PointerWeights]:
-        """What kernels read of edges: their scalars or, if they are no sum of few directions, their features."""
+        """Returns what kernels read of edges: scalars or, if edges are no sum of few directions, their features."""
         basis, score = self.on_edges.basis, self.score.weight[:, 0]
         if edges.latents:
             features = self.on_edges(edges.scalars, *edges.latents) if of_edges is None else of_edges

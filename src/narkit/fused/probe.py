@@ -16,7 +16,7 @@ BLOCKS, SEEDS, CAPACITY, STEP = 3, 2, 4, 2
 
 
 def run() -> str | None:
-    """Why kernels cannot be launched here, or None if they can."""
+    """Returns why kernels cannot be launched here, or None if they can."""
     shape = (2, BLOCKS, launch.THREADS)
     values = np.arange(SEEDS * np.prod(shape), dtype=np.float32).reshape(SEEDS, *shape)
     scale = np.array([0.5, 2.0], np.float32)

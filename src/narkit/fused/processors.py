@@ -39,19 +39,19 @@ Triplets = Float[Array, "batch node node node"]
 class FusedProcessor(eqx.Module):
     """A processor with the encoders' bases folded in, for a batch.
 
-    One with an attention over third nodes may be told of edge pointers: of what is added to the attention's logits.
-    Then it also gives the attention's weights.
+    One with an attention over third nodes may be told of edge pointers, by what is added to the attention's logits.
+    Then it also returns the attention's weights.
     """
 
     @abc.abstractmethod
     def step_attending(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
     ) -> tuple[Hiddens, Latents, Triplets | None]:
-        """The next hidden states, and what `attend` gives."""
+        """Returns the next hidden states, and what `attend` returns."""
 
     @abc.abstractmethod
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
-        """What decoders read beside the encoded edges, if anything, and the weights of the attention."""
+        """Returns what decoders read beside the encoded edges, if anything, and the weights of the attention."""
 
 
 class PlainProcessor(FusedProcessor):
@@ -81,24 +81,25 @@ def bind_message_passing(processor: MessagePassingProcessor, bases: Bases) -> Fu
 
 
 def bind_triplets(processor: TripletProcessor, bases: Bases) -> FusedProcessor:
-    """Messages and triplets in kernels, with what nodes contribute to both in one product."""
+    """Binds messages and triplets to kernels, with what nodes contribute to both in one product."""
     step = FusedMessageStep.of(bases, processor.message_passing, None, type(processor).senders)
     triplets = FusedTripletReasoning.of(bases, processor.triplets)
     return FusedTriplets(step.with_terms(triplets.nodes, triplets.graph), triplets)
 
 
+def _on_message(message_passing: MessagePassing) -> list[Linear]:
+    """Returns the Linears of the message that a node received: for its update and, if there is one, for the gate."""
+    gate = message_passing.gate
+    return [message_passing.from_messages, *([] if gate is None else [gate.from_messages])]
+
+
 def update_weights(message_passing: MessagePassing) -> UpdateWeights:
-    """What the kernels of the update take."""
+    """Returns the weights of the update for its kernels."""
     gate, norm = message_passing.gate, message_passing.norm
-    if gate is None:
-        on_message, vectors = [message_passing.from_messages], [norm.scale, norm.offset]
-    else:
-        on_message = [message_passing.from_messages, gate.from_messages]
-        vectors = [norm.scale, norm.offset, gate.out.bias]
     return UpdateWeights.of(
-        jnp.stack([linear.weight for linear in on_message]),
+        jnp.stack([linear.weight for linear in _on_message(message_passing)]),
         None if gate is None else gate.out.weight,
-        jnp.stack(vectors),
+        jnp.stack([norm.scale, norm.offset, *([] if gate is None else [gate.out.bias])]),
     )
 
 
@@ -123,10 +124,9 @@ class FusedMessageStep(FusedProcessor):
     ) -> FusedMessageStep:
         size = message_passing.graph.bias.shape[0]
         linears = [message_passing.receiver, message_passing.sender, message_passing.from_nodes]
-        on_message = [message_passing.from_messages]
         if message_passing.gate is not None:
             linears.append(message_passing.gate.from_nodes)
-            on_message.append(message_passing.gate.from_messages)
+        on_message = _on_message(message_passing)
         on_nodes = concatenated(linears)
         nodes = bases.node.through(eqx.tree_at(lambda linear: linear.weight, on_nodes, on_nodes.weight[:size]))
         to_receiver = bases.graph.through(message_passing.graph)
@@ -176,7 +176,7 @@ class FusedMessageStep(FusedProcessor):
         )
 
     def with_terms(self, nodes: FoldedLinear, graph: Basis) -> FusedMessageStep:
-        """The same with further terms per node, concatenated behind its own; the triplets read them."""
+        """Returns the same with further terms per node, concatenated behind its own; the triplets read them."""
         own, further = self.node_weights, jnp.concatenate([nodes.basis.directions, graph.directions])
         directions = jnp.concatenate([own.directions, further], axis=1)
         offset = jnp.concatenate([own.offset, graph.offset + nodes.basis.offset])
@@ -195,7 +195,7 @@ class FusedMessageStep(FusedProcessor):
     def with_terms_of_nodes(
         self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens
     ) -> tuple[Hiddens, Float[Array, "batch node terms"]]:
-        """The next hidden states, and the terms of nodes for those who read further ones."""
+        """Returns the next hidden states, and the terms of nodes for those who read further ones."""
         terms = node_product(scalars.rows, (hidden,), self.node_weights)
         terms = checkpoint_name(terms, SAVED)  # the kernels backward read them again
         edges = scalars.edge
@@ -209,7 +209,7 @@ class FusedMessageStep(FusedProcessor):
 
 
 class FusedTripletReasoning(eqx.Module):
-    """Edge latents from triplets, in a kernel, up to what makes the latents wide: their readers do that."""
+    """Edge latents from triplets, in a kernel, up to the Linear that makes the latents wide: their readers apply it."""
 
     nodes: FoldedLinear
     graph: Basis  # of what the graph adds to the three terms of every node
@@ -218,7 +218,7 @@ class FusedTripletReasoning(eqx.Module):
 
     @classmethod
     def of(cls, bases: Bases, triplets: TripletReasoning) -> FusedTripletReasoning:
-        """All offsets, and what the graph adds, count as part of x_j."""
+        """Makes all offsets, and what the graph adds, part of x_j."""
         edges, graph = bases.edge.through(concatenated(triplets.edges)), bases.graph.through(triplets.graph)
         none = jnp.zeros_like(graph.directions)
         offset = graph.offset + edges.offset.reshape(3, FEATURES).sum(0)
@@ -236,7 +236,7 @@ class FusedTripletReasoning(eqx.Module):
         return self.of_terms(self.nodes(scalars.node, hidden) + self.graph(scalars.graph)[:, None], scalars)
 
     def of_terms(self, terms: Float[Array, "batch node _"], scalars: Scalars) -> NarrowLatents:
-        """The latents from what nodes contribute: the last columns of `terms`."""
+        """Returns the latents from what nodes contribute: the last columns of `terms`."""
         return NarrowLatents(triplet_maxima(terms, scalars.edge, self.edges), self.out.weight, self.out.bias)
 
 
@@ -258,7 +258,7 @@ class FusedTriplets(FusedProcessor):
 
 
 def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many at_least_one hidden"]:
-    """Kernels want a scalar; where edges have none, it is zero."""
+    """Adds the direction of the scalar that kernels want where edges have none; it is zero."""
     if directions.shape[-2]:
         return directions
     return jnp.zeros((*directions.shape[:-2], 1, directions.shape[-1]))

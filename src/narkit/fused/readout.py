@@ -29,7 +29,7 @@ MOST_STAGED = 40_000  # bytes of nodes in shared memory; larger graphs are read 
 
 
 class ValueKind(enum.IntEnum):
-    """How values come from logits, as in readout.cu."""
+    """The function from logits to values, as in readout.cu."""
 
     COPY = 0  # from the scalars of this step: inputs, which stay
     SCALAR = 1
@@ -42,7 +42,7 @@ class ValueKind(enum.IntEnum):
 
 
 class Value(NamedTuple):
-    """Where the logits of a hint begin, and where its values do in a node's row of scalars."""
+    """A hint: where its logits begin, and where its values do in a node's row of scalars."""
 
     kind: ValueKind
     source: int
@@ -59,7 +59,7 @@ class ReadoutWeights(NamedTuple):
 
 
 class _OfGraph(NamedTuple):
-    """What the logits of the graph's hints are made of, beside scalars."""
+    """The inputs of the logits of the graph's hints, beside scalars."""
 
     hidden: Float[Array, "sample node hidden"]
     next_hidden: Float[Array, "sample node hidden"]
@@ -80,7 +80,7 @@ def readout(
     values: Sequence[Value],
     first: int,
 ) -> tuple[Float[Array, "sample node scalar"], Float[Array, "sample graph_logit"] | None]:
-    """The scalars of nodes at the next step, and the logits of the graph's hints, where there are any.
+    """Returns the scalars of nodes at the next step, and the logits of the graph's hints, where there are any.
 
     In a row of scalars those of the graph stand behind the node's own; every node has the same. `first` is the column
     from which on `logits` has those of `values`: nothing before has a gradient from here.

@@ -62,12 +62,12 @@ class FusedReasoner(BoundNetwork):
         return logits
 
     def _to_logits(self, pointers: dict[str, Pointer]) -> Pointer | None:
-        """What the logits of the processor's attention get of edge pointers."""
+        """Returns what is added to the logits of the processor's attention for edge pointers."""
         return None if self.attention_terms is None else terms_of_logits(self.attention_terms, pointers)
 
 
 def bind(reasoner: Reasoner, algorithm: str) -> BoundNetwork:
-    """The fast form of a network that `accelerate` has recognised, for one of its algorithms; see `Reasoner.bind`."""
+    """Returns the fast form of a network that `accelerate` has recognised, for one of its algorithms."""
     reasoner.check_algorithm(algorithm)
     spec = reasoner.spec(algorithm)
     encoders = reasoner.encoders[algorithm]

@@ -132,7 +132,7 @@ def check_attention(layer: TripletEdgeAttention, *, rectified: bool, inside: boo
 
 
 class Place(NamedTuple):
-    """What of the network around a processor decides how it is bound."""
+    """The properties of the network around a processor that decide how it is bound."""
 
     num_edge_scalars: int = 1
     told: bool = False  # whether its attention is told of edge pointers, and gives its weights to decoders
@@ -151,7 +151,7 @@ BindProcessor = Callable[[Any, Bases], FusedProcessor]
 
 
 def recognise_processor(processor: Processor, place: Place = NO_PLACE) -> tuple[BindProcessor, str]:
-    """What binds a processor, and which of its parts run by plain formulas and why; "" if none do."""
+    """Returns what binds a processor, and which of its parts run by plain formulas and why; "" if none do."""
     try:
         _check_class(processor)
         _check_fields(processor)
@@ -185,7 +185,7 @@ def _recognise_team(processor: TEAM, place: Place) -> tuple[BindProcessor, str]:
 
 
 def _recognise_message_passing(processor: Any) -> tuple[BindProcessor, str]:
-    """Of processors that pass messages along encoded edges: on their own, or beside triplets."""
+    """Recognises processors that pass messages along encoded edges, on their own or beside triplets."""
     if isinstance(processor, MessagePassingProcessor):
         _check_formulas("message_passing")
         return bind_message_passing, ""
@@ -224,7 +224,7 @@ _SIMPLE = (bool, int, float, str)
 
 
 def _is_off(value: Any, cls: type, field: dataclasses.Field) -> bool:
-    """Whether an option is off: None, False, or what it is if nobody gives it."""
+    """Returns whether an option is off: None, False, or its default."""
     if value is None or value is False:
         return True
     given = inspect.signature(cls).parameters.get(field.name)
@@ -237,7 +237,7 @@ def _is_on(value: Any) -> bool:
 
 
 def _modules(value: Any) -> list[Any]:
-    """The modules in a field: itself, or those in a tuple or a dictionary."""
+    """Finds the modules in a field: itself, or those in a tuple or a dictionary."""
     if isinstance(value, eqx.Module):
         return [value]
     if isinstance(value, Mapping):

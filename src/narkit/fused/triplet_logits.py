@@ -21,7 +21,7 @@ def triplet_logits(
     weights: Float[Array, "1 hidden"],
     slope: float,
 ) -> Float[Array, "1 node node node"]:
-    """`sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, as `narkit.models.triplets.attention_logits`, of a single head."""
+    """Returns `sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, as `models.triplets.attention_logits`, of a single head."""
     return checkpoint_name(_logits(pair_ij, pair_ik, pair_jk, weights, slope), SAVED)
 
 

@@ -30,7 +30,7 @@ def triplet_maxima(
     scalars: Float[Array, "sample node node scalar"],
     directions: Float[Array, "3 scalar 8"],
 ) -> Float[Array, "sample node node 8"]:
-    """m_jk for all pairs (j, k). The last 24 of `terms` are x_i, x_j and x_k; `directions` are E1, E2 and E3."""
+    """Returns m_jk for all pairs. The last 24 of `terms` are x_i, x_j and x_k; `directions` are E1, E2 and E3."""
     if scalars.shape[-1] == 0:  # kernels want a scalar
         scalars, directions = jnp.zeros((*scalars.shape[:-1], 1)), jnp.zeros((3, 1, FEATURES))
     return _maxima(terms, scalars, directions)
@@ -44,7 +44,7 @@ def _kernel(name, terms, scalars, grid, shared_bytes, rows, gradients=(FEATURES,
 
 
 def forward(terms: Array, scalars: Array, directions: Array, *, save: bool) -> list[Array]:
-    """The maxima, and with `save` the nodes i that they came from."""
+    """Returns the maxima, and with `save` the nodes i that they came from."""
     samples, n = terms.shape[:2]
     grid = samples * -(-n // NODES) * -(-n // RECEIVERS)
     rows = (((0, "TIMED_terms"), (1, "TIMED_scalars")), ((0, "TIMED_maxima"), (1, "TIMED_winners"))) if save else ()
@@ -57,7 +57,7 @@ def forward(terms: Array, scalars: Array, directions: Array, *, save: bool) -> l
 def backward(
     terms: Array, scalars: Array, directions: Array, winners: Array, d_maxima: Array, first: int = 0
 ) -> tuple[Array, Array, Array]:
-    """Gradients of the terms that are read, of the scalars and of the directions.
+    """Returns the gradients of the terms that are read, of the scalars and of the directions.
 
     `d_maxima` may have more features, of which those of the maxima begin at `first`.
     """

@@ -59,7 +59,7 @@ def forward(
     hidden: Float[Array, "sample node hidden"],
     weights: UpdateWeights,
 ) -> Float[Array, "sample node hidden"]:
-    """The next hidden state. Of `terms` from_node and from_gate are read, which stand behind receive and send.
+    """Returns the next hidden state. Of `terms` from_node and from_gate are read, which stand behind receive and send.
 
     Without a gate there is no from_gate, and the hidden state is not read.
     """
@@ -70,7 +70,7 @@ def forward(
 
 
 def gradients_of_weights(message: Array, d_terms: Array, d_gate: Array | None, d_vectors: Array) -> UpdateWeights:
-    """From those of the terms that products with the message are added to, side by side, as a time loop stacks them."""
+    """Returns them from those of the terms that products with the message are added to, as a time loop stacks them."""
     on_message = jnp.einsum("bnh,bng->hg", message, d_terms)
     on_message = jnp.moveaxis(on_message.reshape(H, -1, H), 1, 0)
     no_gradient: Any = None
@@ -80,9 +80,9 @@ def gradients_of_weights(message: Array, d_terms: Array, d_gate: Array | None, d
 def backward(
     message: Array, terms: Array, hidden: Array, weights: UpdateWeights, d_result: Array
 ) -> tuple[Array, Array, Array, Array | None, Array]:
-    """Gradients of the message, of the terms side by side, of the hidden state, the gate and vectors.
+    """Returns the gradients of the message, of the terms in one array, of the hidden state, the gate and vectors.
 
-    Those of O and G are for `gradients_of_weights`.
+    `gradients_of_weights` makes those of O and G.
     """
     gated = weights.gate is not None
     samples, n = hidden.shape[:2]

@@ -35,7 +35,7 @@ class FusedEdgeDecoders(eqx.Module):
     def __call__(
         self, nodes: Float[Array, "batch node width"], edges: EdgeFeatures
     ) -> tuple[list[Array], Float[Array, "batch node node scalar"] | None]:
-        """The logits of every probe, and what the next step reads of all of them if a kernel makes it."""
+        """Returns the logits of every probe, and what the next step reads of all of them if a kernel makes it."""
         linear = self.on_edges.merged
         if linear is None:
             return [], None
@@ -100,13 +100,13 @@ class RowReadout(eqx.Module):
         hidden: Float[Array, "batch node hidden"],
         next_hidden: Float[Array, "batch node hidden"],
     ) -> tuple[Float[Array, "batch node scalar"], list[Float[Array, "batch _"]]]:
-        """The rows of the next step, and the logits of every probe of the graph."""
+        """Returns the rows of the next step, and the logits of every probe of the graph."""
         rows, logits = readout(nodes, scalars.rows, hidden, next_hidden, self.weights, self.values, self.first)
         return rows, [] if logits is None else split_outputs(logits, self.widths)
 
 
 def row_values(spec: Spec, decoded: Mapping[str, tuple[int, ...]], columns: Mapping[str, int]) -> list[Value] | None:
-    """Where the values in a node's row come from; None if there are none, or of a kind that no kernel makes.
+    """Returns where the values in a node's row come from; None if there are none, or of a kind that no kernel makes.
 
     `decoded` says for every decoded probe where its logits begin in the outputs of nodes, `columns` for every probe in
     a row where its values begin there.

@@ -13,7 +13,7 @@ TILE = 64  # columns of weights in TF32 that a block takes, as in node_product.c
 
 
 def fragments(weights: Float[Array, "*many 128 128"], dtype: Any = jnp.bfloat16) -> Float[Array, "*many 8 8 32 8"]:
-    """Weights (inputs, outputs) as bfloat16, or another type of 16 bits, in the order of the matrix units.
+    """Puts weights (inputs, outputs), as bfloat16 or another type of 16 bits, into the order of the matrix units.
 
     A lane l of a warp needs, for 16 inputs k and 8 outputs n, the four weights with k in (2q, 2q + 1, 2q + 8, 2q + 9)
     and n = l // 4, where q = l % 4. They stand next to each other here, and next to those for the 8 outputs that
@@ -28,13 +28,13 @@ def fragments(weights: Float[Array, "*many 128 128"], dtype: Any = jnp.bfloat16)
 
 
 def frozen(weights: Array, transposed: bool = False) -> Array:
-    """Fragments of weights that gradients do not flow through: they flow through the weights themselves."""
+    """Returns fragments of weights that gradients do not flow through: they flow through the weights themselves."""
     weights = jax.lax.stop_gradient(weights)
     return fragments(jnp.swapaxes(weights, -1, -2) if transposed else weights)
 
 
 def tf32_fragments(weights: Float[Array, "inputs outputs"]) -> Float[Array, "tile inputs_8 4 32 4"]:
-    """Weights, rounded to TF32, in the order of the matrix units, in tiles of 64 outputs; zeros fill the last one up.
+    """Puts weights, rounded to TF32, into the order of the matrix units, in tiles of 64 outputs, the last one padded.
 
     A lane l of a warp needs, for 8 inputs k and 8 outputs n, the weights with k in (q, q + 4) and n = l // 4, where
     q = l % 4. They stand next to each other here, and next to those for the 8 outputs that follow.
@@ -48,6 +48,6 @@ def tf32_fragments(weights: Float[Array, "inputs outputs"]) -> Float[Array, "til
 
 
 def _rounded_to_tf32(values: Float[Array, "*any"]) -> Float[Array, "*any"]:
-    """Rounded to ten bits behind the point, halves away from zero, as kernels round their operands."""
+    """Rounds to ten bits behind the point, halves away from zero, as kernels round their operands."""
     bits = jax.lax.bitcast_convert_type(values, jnp.uint32)
     return jax.lax.bitcast_convert_type((bits + 0x1000) & ~jnp.uint32(0x1FFF), jnp.float32)

@@ -28,26 +28,26 @@ from narkit.models.merged_linears import ALIGNMENT, merge
 
 
 class WholePointers(NamedTuple):
-    """What a step reads of edge pointers that are read whole, and the attention through which they are followed."""
+    """The edge pointers of a step that are read whole, and the attention through which they are followed."""
 
     pointers: Pointers
     attention: Float[Array, "batch node node node"] | None
 
 
 def scalars_of(reading: Reading, num_node_scalars: int, whole: Sequence[str]) -> Scalars:
-    """The scalars of a step. Those that are pointed at are compared with others, so nothing of them is rounded."""
+    """Returns the scalars of a step. Those that are pointed at are compared with others, so none of them is rounded."""
     with jax.default_matmul_precision("highest"):
         return reading.scalars(num_node_scalars, whole)
 
 
 def terms_of_logits(weights: Mapping[str, Float[Array, " 3"]], pointers: Pointers) -> Pointer:
-    """What the logits of the attention get, see `narkit.models.edge_pointers.attention_terms`."""
+    """Returns what is added to the attention's logits, see `narkit.models.edge_pointers.attention_terms`."""
     terms = [_terms(weights[name], pointers[name]) for name in weights]
     return sum(terms[1:], terms[0])
 
 
 def _views(pointer: Pointer) -> list[Pointer]:
-    """P_ijk, P_ikj and P_kji in the place of P_ijk."""
+    """Returns P_ijk, P_ikj and P_kji in the place of P_ijk."""
     return [pointer, jnp.swapaxes(pointer, -1, -2), jnp.swapaxes(pointer, -3, -1)]
 
 
@@ -62,7 +62,7 @@ def _terms_forward(weights: Array, pointer: Array) -> tuple[Array, tuple[Array, 
 
 
 def _terms_backward(saved: tuple[Array, Array], d_terms: Array) -> tuple[Array, Array]:
-    """Exchanging axes is its own reverse. Of the weights' gradients a number per sample is left for after a loop."""
+    """Exchanges axes again, which is its own reverse. The weights' gradients are summed over samples after a loop."""
     weights, pointer = saved
     by_sample = jnp.stack([jnp.sum(view * d_terms, axis=(-3, -2, -1)) for view in _views(pointer)], axis=-1)
     return checkpoint_name(by_sample, STACKED).sum(0), _terms(weights, d_terms)
@@ -72,7 +72,7 @@ _terms.defvjp(_terms_forward, _terms_backward)
 
 
 class FusedEdgePointerDecoder(eqx.Module):
-    """What the logits of an edge pointer get beside the usual ones, from the parameters of `EdgePointerDecoder`.
+    """The decoder of what is added to the usual logits of an edge pointer, made of an `EdgePointerDecoder`.
 
     Where edges have latents, what it reads of them is one product with what the usual logits read.
     """
@@ -85,7 +85,7 @@ class FusedEdgePointerDecoder(eqx.Module):
 
     @classmethod
     def of(cls, decoder: Decoder, bases: Bases, hidden_size: int, latent_sizes: Sequence[int]) -> Any:
-        """None if the decoder is not that of such a pointer."""
+        """Returns None if the decoder is not that of such a pointer."""
         further = decoder.edge_pointer
         if further is None:
             return None
@@ -106,7 +106,7 @@ class FusedEdgePointerDecoder(eqx.Module):
         )
 
     def read_edges(self, edges: EdgeFeatures) -> tuple[Float[Array, "batch node node hidden"] | None, Array]:
-        """What the usual logits read of edges, if it is made here, and what the others read."""
+        """Returns what the usual logits read of edges, if it is made here, and what the others read."""
         outputs = self.on_edges.basis(edges.scalars)
         for latents, weight in zip(edges.latents, self.on_edges.dense_weights, strict=True):
             outputs = outputs + edge_product(latents, weight)
@@ -120,7 +120,7 @@ class FusedEdgePointerDecoder(eqx.Module):
         of_edges: Float[Array, "batch node node outputs"],
         whole: WholePointers,
     ) -> Float[Array, "batch node node node"]:
-        """The logits beside the usual ones, see `narkit.models.edge_pointers`."""
+        """Returns what is added to the usual logits, see `narkit.models.edge_pointers`."""
         num_gates = len(self.read)
         widths = [PAIR_SIZE, PAIR_SIZE, num_gates] + ([num_gates] if self.attends else [])
         of_nodes = checkpoint_name(stack_cotangent(node_product(rows, hiddens, self.on_nodes)), SAVED)
