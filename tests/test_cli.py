@@ -239,6 +239,7 @@ def test_export_gives_usual_permissions(tmp_path: Path) -> None:
         (["list", "processor"], "did you mean 'processors'?"),
         (["list", "presets", "papr"], "no preset is named 'papr'; did you mean 'paper'?"),
         (["bench", "data", "--sizes", "16;64"], "such as 16,64; got '16;64'"),
+        (["bench", "data", "--sizes", "0"], "--sizes: expected sizes of at least 1, got 0"),
         (["bench", "data", "--algorithms", "bfs,dijkstr"], "did you mean 'dijkstra'?"),
         (["bench", "data", "--reference-python", "no_such_python"], "give a Python that has dm-clrs"),
         (["--import", "no_such_module", "list"], "No module named 'no_such_module'"),

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,8 +18,9 @@ import narkit
 from narkit.cli import app
 from narkit.report import figures, paper, writing
 from narkit.report.grid import Grid, read_grid
-from narkit.report.page import DARK, parts
+from narkit.report.page import DARK, diagram, parts
 from narkit.report.rendering import Heading, Score, Table, TableRow
+from narkit.report.statistics import Ranking
 from narkit.report.training_pictures import ON_DARK, ON_LIGHT
 
 from ..solve.viewer.chromium import Chromium
@@ -125,6 +127,15 @@ def test_own_systems_have_their_place(write_grid, make_record, tmp_path: Path) -
     words = " ".join("".join(page.words).split())
     assert "gpgn is significantly lower than" in words
     assert "gpgn (" in words  # in the diagram of ranks
+
+
+def test_the_longest_title_fits_beside_the_ranks(grid: Grid) -> None:
+    title = "A configuration of one's own with a long title"
+    systems = tuple(replace(system, title=title) for system in grid.systems)
+    ranking = Ranking({systems[0].name: 1.2, systems[-1].name: 1.8}, 30, 0.36)
+    drawn = diagram(ranking, replace(grid, systems=systems))
+    assert drawn["left"] > 7 * len(f"{title} (1.20)") and drawn["all"] - drawn["right"] == drawn["left"]
+    assert drawn["right"] - drawn["left"] == 300
 
 
 def test_differences_are_coloured_and_ranks_the_other_way_round(written: Path) -> None:

@@ -17,6 +17,7 @@ from narkit.cli import app
 from narkit.cli.instances import given_instance
 from narkit.solve import prepare
 from narkit.solve.examples import EXAMPLES
+from narkit.solve.problem import alike
 from narkit.solve.problems import PROBLEMS
 
 
@@ -277,6 +278,14 @@ def test_other_right_answers_are_right() -> None:
     assert judged("find_maximum_subarray_kadane", {"start": [1, 0, 0], "end": [0, 1, 0]}, [2, 0, -5])
     assert judged("activity_selector", {"selected": [0, 1, 1]}, [(0, 2), (1, 2), (2, 3)])
     assert not judged("activity_selector", {"selected": [1, 1, 0]}, [(0, 2), (1, 2), (2, 3)])
+
+
+def test_numbers_are_alike_but_for_rounding() -> None:
+    assert alike({"a": 0.1 + 0.2, "b": None}, {"a": 0.3, "b": None})
+    assert alike([[1, None]], [[1.0, None]])
+    assert not alike(1.0, 1.001)
+    assert not alike(None, 0) and not alike(0, None)
+    assert not alike([1], [1, 2]) and not alike([1, 2], [1])
 
 
 def test_tables_are_judged_by_what_is_read_off_them() -> None:

@@ -23,6 +23,7 @@ from narkit.sweeps.cell_run import best_seed
 from narkit.sweeps.cells import Cell, State, SweepDirectory, SweepError, make_cells
 from narkit.sweeps.costs import Cost
 from narkit.sweeps.executor import CellProgress, SweepObserver, SweepOptions
+from narkit.sweeps.executors import here
 from narkit.sweeps.plan import Predictor
 from narkit.sweeps.sweep import Outcome, run_sweep
 from narkit.sweeps.systems import find_system
@@ -131,6 +132,23 @@ def test_finished_cells_are_skipped(whole: Path, tiny_cells: TinyCells) -> None:
     assert run(tiny_cells(), whole, log) == Outcome()
     assert log.events == []
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_compiling_ahead_ends_whatever_it_raises(
+    error: type[BaseException], tiny_cells: TinyCells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object, **options: object) -> None:
+        raise error("broken")
+
+    monkeypatch.setattr(here, "Trainer", broken)
+    (cell,) = tiny_cells(algorithms=("bfs",))
+    claim = SweepDirectory(tmp_path).claim(cell)
+    assert claim is not None
+    ahead = here._CompiledAhead(cell, claim, threads=1, devices=1)
+    with pytest.raises(error, match="broken"):
+        ahead.trainer(Interruption(60.0))  # when it would give up
+    claim.release()
 
 
 def test_another_configuration_is_refused(whole: Path, tiny_cells: TinyCells) -> None:

@@ -101,9 +101,7 @@ def measure(
         for kind, processor, algorithm in group:
             network = (kind.implementation, processor, algorithm)
             record.forget(*network)
-            with record.recording_failures(
-                *network, None
-            ):  # such as an algorithm that the plain transcription cannot do
+            with record.recording_failures(*network, None):  # such as an algorithm that plain JAX cannot do
                 training_step = kind(options.config(processor, algorithm))
                 prepared.append(prepare(training_step, options.sizes_of(algorithm), options.evaluation))
         steps = warm_up(options.steps) + options.steps + IN_FLIGHT

@@ -126,13 +126,13 @@ def comma_separated_algorithms(text: str | None) -> list[str]:
 
 
 def comma_separated_sizes(text: str) -> list[int]:
-    """Reads sizes: `16,64` -> [16, 64]."""
+    """Reads what --sizes says: `16,64` -> [16, 64]."""
     try:
         sizes = [int(part) for part in text.split(",")]
     except ValueError:
-        refuse(None, f"expected whole numbers with commas between, such as 16,64; got {text!r}")
+        refuse("--sizes", f"expected whole numbers with commas between, such as 16,64; got {text!r}")
     if min(sizes) < 1:
-        refuse(None, f"expected sizes of at least 1, got {min(sizes)}")
+        refuse("--sizes", f"expected sizes of at least 1, got {min(sizes)}")
     return sizes
 
 

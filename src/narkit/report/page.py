@@ -165,13 +165,18 @@ def in_both_schemes(drawing: str) -> str:
     return drawing[:start] + style + drawing[start:]
 
 
+LETTER = 7.5  # the width of a letter in the diagram of ranks, in pixels
+
+
 def diagram(ranking: Ranking, grid: Grid) -> dict[str, Any]:
     """Places everything in the critical-difference diagram.
 
     Systems lie on an axis of average ranks, and bars join those which are not told apart.
     """
     palette, titles = colours(grid), {system.name: system.title for system in grid.systems}
-    highest, left, right = max(2, len(ranking.ranks)), 250.0, 550.0
+    highest, longest = max(2, len(ranking.ranks)), max(len(titles[name]) for name in ranking.ranks)
+    left = max(250.0, LETTER * (longest + len(" (1.76)")) + 18)  # room for the longest title beside the axis
+    right = left + 300
 
     def place(value: float) -> float:
         return round(left + (value - 1) / (highest - 1) * (right - left), 1)

@@ -83,7 +83,7 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return alike([*a.values()], [*b.values()])
     if isinstance(a, list):
-        return all(map(alike, a, b))
+        return len(a) == len(b) and all(map(alike, a, b))
     return a is b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9))
 
 

@@ -17,8 +17,9 @@ FILL, CHANGED = "#bcd7fb", "#e8a200"
 CENTRE: dict[str, Any] = {"ha": "center", "va": "center"}  # where a text stands around its place
 PASSING = "#fff3cf"  # the row and the column of the node that paths may newly pass through
 TONES = ("#1d5fc4", "#0b7a57", "#7a3db8", "#8a5300", "#a3246f", "#35607a")
-Place = tuple[float, float]
 COLOURS = {"white": "#ffffff", "gray": "#9aa3ae", "black": "#16191e"}
+
+Place = tuple[float, float]  # x and y in a panel
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class _CompiledAhead(_Waiting):
             trainer = Trainer(self.cell.config, should_stop=stop, threads=self._threads, devices=self._devices)
             trainer.prepare()
             self._made.set_result(trainer)
-        except Exception as error:  # raised again where the cell runs
+        except BaseException as error:  # raised again where the cell runs, which waits for one or the other
             self._made.set_exception(error)
 
     def trainer(self, stop: Interruption) -> Trainer:
