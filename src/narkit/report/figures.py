@@ -156,7 +156,9 @@ def learning_curves(grid: Grid, validation: str = "ood") -> Figure:
             if absent:
                 words, height = "not run yet", 0.5
                 if len(absent) < len(columns):
-                    words, height = textwrap.fill(f"{', '.join(absent)}: not run", 30), 0.04
+                    words = textwrap.fill(f"{', '.join(absent)}: not run", 30)
+                    low = max(line.get_ydata().max() for line in axis.lines) < 50  # so there is room above the curves
+                    height = 0.5 if low else 0.04
                 axis.text(0.5, height, words, transform=axis.transAxes, ha="center", color=FAINT, fontsize=8)
         longest = max((record.steps for record in grid.cells.values()), default=10_000)
         axes[-1, -1].set_xticks([0, longest / 2, longest], ["0", f"{longest // 2:,}", f"{longest:,}"])
