@@ -11,8 +11,8 @@ from typer.main import get_command
 from narkit.cli import app
 
 ROOT = Path(__file__).parents[2]
-ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-DOCUMENTS = [ROOT / name for name in ROOT_DOCUMENTS if (ROOT / name).exists()] + sorted((ROOT / "docs").rglob("*.md"))
+OUTSIDE_OF_DOCS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md")
+DOCUMENTS = [ROOT / name for name in OUTSIDE_OF_DOCS if (ROOT / name).exists()] + sorted((ROOT / "docs").rglob("*.md"))
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in DOCUMENTS}
 FOLDERS = ("src", "tests", "docs", "benchmarks", "examples")  # which source archives have, too
 FILES = [path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
