@@ -1,6 +1,6 @@
 """Registers an algorithm of one's own, runs it on an instance, and draws a batch that a network could train on.
 
-The algorithm finds the largest of some numbers and keeps track of the best one so far: three probes and a loop.
+The algorithm finds the largest of some numbers and keeps track of the best one so far: four probes and a loop.
 
     python examples/own_algorithm.py
 """

@@ -1,5 +1,6 @@
-"""Every document: its commands parse, its links lead somewhere, and the files that it names are there."""
+"""Every document: its commands parse, its links lead somewhere, and the files and Python that it names are there."""
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -11,11 +12,12 @@ from typer.main import get_command
 from narkit.cli import app
 
 ROOT = Path(__file__).parents[2]
-ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-DOCUMENTS = [ROOT / name for name in ROOT_DOCUMENTS if (ROOT / name).exists()] + sorted((ROOT / "docs").rglob("*.md"))
+OUTSIDE_OF_DOCS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md")
+DOCUMENTS = [ROOT / name for name in OUTSIDE_OF_DOCS if (ROOT / name).exists()] + sorted((ROOT / "docs").rglob("*.md"))
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in DOCUMENTS}
 FOLDERS = ("src", "tests", "docs", "benchmarks", "examples")  # which source archives have, too
 FILES = [path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+NEED_EXTRAS = ("narkit.interop.torch", "narkit.interop.pyg")  # modules that import what may not be installed
 # A word before the command may set a variable: NAME=value narkit ...
 LINE = re.compile(r"^(?: {4})?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(narkit (?!=).*)$", re.MULTILINE)
 INLINE = re.compile(r"`(?:[A-Z_]+=\S+ )*(narkit [^`]+)`")
@@ -104,6 +106,22 @@ def test_named_files_exist(name: str) -> None:
         assert (ROOT / path).exists(), path
     for path in re.findall(r"^(?: {4})?\S*python\S* ([\w/]+\.py)\b", text, re.MULTILINE):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if name != "CHANGELOG.md"])  # which tells of old names, too
+def test_names_of_python_exist(name: str) -> None:
+    for dotted in set(re.findall(r"\bnarkit(?:\.[A-Za-z_]+)+(?![\w/])", TEXTS[name])):
+        if not dotted.startswith(NEED_EXTRAS):
+            named(dotted)
+
+
+def named(dotted: str) -> Any:
+    """What a dotted name stands for: a module or something in one."""
+    try:
+        return importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        within, _, last = dotted.rpartition(".")
+        return getattr(named(within), last)
 
 
 def test_scripts_have_the_options_that_they_are_called_with() -> None:

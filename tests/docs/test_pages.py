@@ -10,7 +10,7 @@ import narkit
 
 ROOT = Path(__file__).parents[2]
 # These have tests of their own, since what they show becomes files or takes minutes.
-ELSEWHERE = {"adding_an_algorithm.md", "models.md", "training.md", "reporting.md"}
+ELSEWHERE = {"adding_an_algorithm.md", "your_processor.md", "training.md", "reporting.md"}
 SLOW = {"kernels.md"}  # counts the steps of all thirty algorithms
 BLOCK = re.compile(r"^```python(?P<options>[^\n]*)\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
 NEEDS_TORCH = 'title="needs torch"'

@@ -29,7 +29,7 @@ def evaluate(
         typer.Option(min=1, help="Nominal size of the instances.", show_default="64, the official test split"),
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="The selection rule to score.", show_default="that of the paper's column")
+        str | None, typer.Option(help="The selection rule to score.", show_default="that of its column in the tables")
     ] = None,
     samples: Annotated[
         int | None,

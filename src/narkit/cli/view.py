@@ -38,7 +38,7 @@ def view(
 ) -> None:
     """Write a page that shows a network's run beside the textbook's, step by step: one file, for any browser.
 
-    Takes an instance as `narkit solve` does, or makes a random one. Networks with attention (team) show that, too.
+    Takes an instance as `narkit solve` does, or makes a random one. Of team and team_plus it shows the attention, too.
     """
     import narkit
     from narkit.data.eventful import eventful_run, readable_size
