@@ -128,11 +128,17 @@ def test_step_over_normalised_latents_equals_plain_formulas(gated: bool, num_nod
 
 ALL = {**TEAM_PLUS, "reads": "both"}
 SECOND_READING = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of TEAM
+READINGS = {
+    "second reading": SECOND_READING,
+    "from thirds": {**SECOND_READING, "third_edges": "from"},
+    "to the receiver": {**SECOND_READING, "values_of": "receiver"},
+    "from thirds, to the receiver": {**SECOND_READING, "third_edges": "from", "values_of": "receiver"},
+}
 
 
 @pytest.mark.parametrize("num_nodes", [4, 7, 16, 20])
 @pytest.mark.parametrize("num_scalars", [0, 3, 6])
-@pytest.mark.parametrize("options", [TEAM_PLUS, ALL, SECOND_READING], ids=["plus", "all", "second reading"])
+@pytest.mark.parametrize("options", [TEAM_PLUS, ALL, *READINGS.values()], ids=["plus", "all", *READINGS])
 def test_team_with_options_equals_plain_processor(options: dict[str, Any], num_scalars: int, num_nodes: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_team_options.assert_equal_to_plain(options, 4, num_nodes, num_scalars, cpu())
