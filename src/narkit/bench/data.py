@@ -139,7 +139,7 @@ def _rows(record: DataRecord) -> Iterator[list[str]]:
     at_size = {size: [cell for cell in record.cells if cell.size == size] for size in record.sizes}
     for cells in zip(*at_size.values(), strict=True):  # of one algorithm
         yield [cells[0].algorithm, *_columns(record, [(cell.ours, cell.reference, cell.ratio) for cell in cells])]
-    for title, summarise in (("geometric mean", statistics.geometric_mean), ("minimum", min)):
+    for title, summarise in (("geometric mean", statistics.geometric_mean), ("lowest in the column", min)):
         summaries = []
         for size, cells in at_size.items():
             theirs = [cell.reference for cell in cells if cell.reference is not None]
