@@ -17,7 +17,7 @@ WORKERS := --numprocesses auto --dist loadfile --no-loadscope-reorder
 QUICK := $(addprefix tests/,test_import.py test_files.py test_hygiene.py test_settings.py test_faults.py test_compiler.py \
   algorithms/test_randomness.py algorithms/test_divide_and_conquer.py data/test_blocks.py data/test_stream.py \
   models/test_scoring.py models/test_triplet_edge_attention.py models/test_parameters.py loops/test_time_loop.py \
-  fused/test_paths.py fused/test_narrow_product.py training/test_selection.py training/test_config.py \
+  fused/test_parts.py fused/test_narrow_product.py training/test_selection.py training/test_config.py \
   training/test_batch_memory.py sweeps/test_systems.py report/test_statistics.py report/test_tables.py solve/test_bad_input.py \
   interop/test_networkx.py cli/test_failures.py bench/test_launches.py docs/test_documents.py)
 

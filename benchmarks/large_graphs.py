@@ -28,7 +28,7 @@ from narkit import machine
 from narkit.compiler import compiler_options
 from narkit.data.transforms import transform
 from narkit.files import write_with_folder
-from narkit.fused import report_paths
+from narkit.fused import report_parts
 from narkit.models.features import Scalars
 from narkit.training.packing import pack
 from narkit.training.presets import preset
@@ -63,7 +63,7 @@ def measure_training(algorithm: str, processor: str, num_nodes: int, repeats: in
     packed = pack(sample, num_seeds=1, num_rows=rows, step=0)
     batch = jax.device_put(packed)
     row: dict[str, Any] = {"nodes": sample.num_nodes, "processor_steps": int(packed.num_steps)}
-    row["paths"] = report_paths(algorithm, processor, sample.num_nodes)
+    row["paths"] = report_parts(algorithm, processor, sample.num_nodes)
     start = time.perf_counter()
     try:
         program = programs.compile_step(blank, batch)
@@ -135,7 +135,7 @@ def measure_attention(batch_size: int, num_nodes: int, repeats: int) -> dict[str
         "further_rounds": FURTHER_ROUNDS,
         "layer_ms": 1e3 * per_round(layer_rounds, repeats),
         "processor_step_ms": 1e3 * per_round(processor_rounds, repeats),
-        "paths": report_paths("bfs", "team", num_nodes),
+        "paths": report_parts("bfs", "team", num_nodes),
     }
 
 

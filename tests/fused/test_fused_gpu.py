@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import narkit
-from narkit.fused import accelerate, availability, report_paths
+from narkit.fused import accelerate, availability, report_parts
 from narkit.models import objective
 from narkit.models.network import DeviceBatch
 from narkit.models.processors import TEAM_PLUS
@@ -59,7 +59,7 @@ def cpu() -> Any:
 @pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_nothing_falls_back(processor: str, num_nodes: int) -> None:
-    paths = report_paths("bfs", processor, num_nodes)
+    paths = report_parts("bfs", processor, num_nodes)
     assert set(paths.values()) == {"fused"}, paths
 
 
@@ -67,7 +67,7 @@ def test_nothing_falls_back(processor: str, num_nodes: int) -> None:
 @pytest.mark.parametrize("algorithm", EDGE_POINTERS)
 def test_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
     for processor in PROCESSORS:
-        paths = report_paths(algorithm, processor, num_nodes)
+        paths = report_parts(algorithm, processor, num_nodes)
         assert set(paths.values()) == {"fused"}, paths
 
 
@@ -75,7 +75,7 @@ def test_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
 @pytest.mark.parametrize("algorithm", EDGE_POINTERS)
 def test_whole_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
     for processor in PROCESSORS:
-        paths = report_paths(algorithm, processor, num_nodes, edge_pointers="lossless")
+        paths = report_parts(algorithm, processor, num_nodes, edge_pointers="lossless")
         assert set(paths.values()) == {"fused"}, paths
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from narkit.fused import loop
-from narkit.fused.blank import blank_stacks
 from narkit.fused.loop import FUSED_LOOP
+from narkit.fused.stack_allocation import allocate_stacks
 from narkit.loops import deferred_gradients, time_loop
 from narkit.loops.backend import PLAIN, Stack
 from narkit.loops.deferred_gradients import ReversibleStep
@@ -121,7 +121,7 @@ def test_equals_scan_beside_kernels(problem, seeds, precision, monkeypatch):
 def test_new_stacks_are_zero_where_nothing_will_be_written(num_steps):
     sizes = [((3, 4), np.float32), ((5,), np.int32), ((7,), np.int8), ((0, 2), np.float32), ((64, 33), np.float32)]
     stacks = [Stack(shape, dtype) for shape, dtype in sizes]
-    made = lambda steps, beside: blank_stacks([*stacks, Stack((4,), np.float32, False)], steps, CAPACITY, beside)  # noqa: E731
+    made = lambda steps, beside: allocate_stacks([*stacks, Stack((4,), np.float32, False)], steps, CAPACITY, beside)  # noqa: E731
     with emulated():
         alone = jax.jit(made)(jnp.asarray(num_steps, jnp.int32), jnp.zeros(2))
         in_seeds = jax.jit(jax.vmap(made, in_axes=(None, 0)))(jnp.asarray(num_steps, jnp.int32), jnp.zeros((3, 2)))

@@ -160,7 +160,7 @@ def measure_size(prepared: Prepared, job: CompilationJob, steps: int) -> Measure
     paths = {"all": "plain"}
     if isinstance(training_step, NarkitStep):
         config = training_step.config
-        paths = fused.report_paths(
+        paths = fused.report_parts(
             config.algorithms[0], config.processor, num_nodes, config.hidden_size, config.edge_pointers
         )
     return Measurement(

@@ -34,7 +34,7 @@ def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration
     return acceleration.accelerate(network, unrolling)
 
 
-def report_paths(
+def report_parts(
     algorithm: str, processor: str, num_nodes: int, hidden_size: int = 128, edge_pointers: str = "means"
 ) -> dict[str, str]:
     """Returns how each part of a network runs on this machine: "fused" (kernels of our own) or "plain".
@@ -45,6 +45,6 @@ def report_paths(
     of the attention are told of edge pointers and give its weights to decoders. What then remains are products over
     triplets without features, which the compiler makes.
     """
-    from narkit.fused import paths  # pulls in JAX
+    from narkit.fused import parts  # pulls in JAX
 
-    return paths.report(algorithm, processor, num_nodes, hidden_size, edge_pointers)
+    return parts.report(algorithm, processor, num_nodes, hidden_size, edge_pointers)

@@ -126,8 +126,8 @@ def _node_weights(
         linears += [node_k, node_i, node_j]
     nodes = fold(concatenated(linears), bases.node, [size])
     widths = [linear.bias.shape[0] for linear in linears]
-    blanks = [jnp.zeros((len(bases.graph.directions), width)) for width in widths]
-    directions = [graph[i].directions if i in graph else blank for i, blank in enumerate(blanks)]
+    zeros = [jnp.zeros((len(bases.graph.directions), width)) for width in widths]
+    directions = [graph[i].directions if i in graph else unread for i, unread in enumerate(zeros)]
     offsets = [jnp.zeros(width) + added.get(i, 0.0) for i, width in enumerate(widths)]
     offsets = [offset + graph[i].offset if i in graph else offset for i, offset in enumerate(offsets)]
     (dense,) = nodes.dense_weights

@@ -10,7 +10,7 @@ from jax.extend.core import JaxprEqn, Var
 from jaxtyping import Array, PyTree
 
 from narkit.fused import finishing, launch
-from narkit.fused.blank import blank_stacks
+from narkit.fused.stack_allocation import allocate_stacks
 from narkit.loops.backend import Backend, Stack
 from narkit.loops.deferred_products import Deferred
 
@@ -26,7 +26,7 @@ class FusedLoop(Backend):
     rows_start_as_zeros = False
 
     def new_stacks(self, stacks: Sequence[Stack], num_steps: Array, capacity: int, beside: PyTree) -> list[Array]:
-        return blank_stacks(stacks, num_steps, capacity, beside)
+        return allocate_stacks(stacks, num_steps, capacity, beside)
 
     def works_on_rows(self, operation: JaxprEqn) -> bool:
         return operation.primitive is launch.primitive

@@ -153,8 +153,8 @@ class FusedMessageStep(FusedProcessor):
             first, receiver, others = jnp.split(bias, [3 * size, 4 * size])
             bias = jnp.concatenate([first, receiver + message_passing.edge.bias, others])
             edge = bases.edge.through(attention.value)
-        blank = jnp.zeros_like(to_receiver.directions)
-        directions = jnp.concatenate([blank if part is None else part.directions for part in graph], axis=1)
+        zeros = jnp.zeros_like(to_receiver.directions)
+        directions = jnp.concatenate([zeros if part is None else part.directions for part in graph], axis=1)
         offsets = jnp.concatenate([jnp.zeros(size) if part is None else part.offset for part in graph])
         # The biases of the products with messages count as part of the last terms.
         before = jnp.zeros((len(graph) - len(on_message)) * size)

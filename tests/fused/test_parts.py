@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from narkit.errors import UnknownNameError
-from narkit.fused import availability, report_paths
+from narkit.fused import availability, report_parts
 from narkit.fused.launch import Kernel
 
 FUSED, PLAIN = "fused", "plain"
@@ -24,47 +24,47 @@ PATHS = {
 
 
 @pytest.mark.parametrize("processor", PATHS)
-def test_paths_with_kernels(processor: str) -> None:
+def test_parts_with_kernels(processor: str) -> None:
     with availability.use(FUSED):
-        paths = report_paths("bfs", processor, 16)
-    assert paths == PATHS[processor] | AROUND_PROCESSORS
+        parts = report_parts("bfs", processor, 16)
+    assert parts == PATHS[processor] | AROUND_PROCESSORS
 
 
 @pytest.mark.parametrize("algorithm", ["floyd_warshall", "matrix_chain_order", "optimal_bst"])
-def test_paths_of_edge_pointers(algorithm: str) -> None:
+def test_parts_of_edge_pointers(algorithm: str) -> None:
     for processor in ("team", "team_plus", "triplet_gmpnn"):
         with availability.use(FUSED):
-            assert set(report_paths(algorithm, processor, 7).values()) == {FUSED}
-            narrow = report_paths(algorithm, processor, 7, hidden_size=64)
+            assert set(report_parts(algorithm, processor, 7).values()) == {FUSED}
+            narrow = report_parts(algorithm, processor, 7, hidden_size=64)
         assert narrow["edge_pointers"] == PLAIN and set(narrow.values()) == {PLAIN}
 
 
 @pytest.mark.parametrize("algorithm", ["floyd_warshall", "matrix_chain_order", "optimal_bst"])
-def test_paths_of_edge_pointers_that_are_read_whole(algorithm: str) -> None:
+def test_parts_of_edge_pointers_that_are_read_whole(algorithm: str) -> None:
     for processor in ("team", "team_plus", "triplet_gmpnn", "memnet"):
         with availability.use(FUSED):
-            paths = report_paths(algorithm, processor, 7, edge_pointers="lossless")
-        assert ("whole_pointers" in paths) == processor.startswith("team")
-        assert set(paths.values()) == {FUSED} or (processor == "memnet" and paths["edge_pointers"] == FUSED)
+            parts = report_parts(algorithm, processor, 7, edge_pointers="lossless")
+        assert ("whole_pointers" in parts) == processor.startswith("team")
+        assert set(parts.values()) == {FUSED} or (processor == "memnet" and parts["edge_pointers"] == FUSED)
         with availability.use(PLAIN):
-            plain = report_paths(algorithm, processor, 7, edge_pointers="lossless")
-        assert set(plain) == set(paths) and set(plain.values()) == {PLAIN}
+            plain = report_parts(algorithm, processor, 7, edge_pointers="lossless")
+        assert set(plain) == set(parts) and set(plain.values()) == {PLAIN}
 
 
-def test_paths_name_what_an_algorithm_has() -> None:
+def test_parts_are_those_that_an_algorithm_has() -> None:
     with availability.use(FUSED):
-        assert "pointers" not in report_paths("minimum", "team", 7)  # no hint of it points
-        assert "edge_pointers" not in report_paths("bfs", "team", 7)
+        assert "pointers" not in report_parts("minimum", "team", 7)  # no hint of it points
+        assert "edge_pointers" not in report_parts("bfs", "team", 7)
     with availability.use(PLAIN):
-        paths = report_paths("floyd_warshall", "team", 7)
-    assert paths["edge_pointers"] == PLAIN and paths["node_linears"] == PLAIN and paths["hints_read_again"] == PLAIN
+        parts = report_parts("floyd_warshall", "team", 7)
+    assert parts["edge_pointers"] == PLAIN and parts["node_linears"] == PLAIN and parts["hints_read_again"] == PLAIN
 
 
-def test_paths_without_kernels() -> None:
+def test_parts_without_kernels() -> None:
     with availability.use(PLAIN):
-        assert set(report_paths("bfs", "team", 16).values()) == {PLAIN}
+        assert set(report_parts("bfs", "team", 16).values()) == {PLAIN}
     with availability.use(FUSED):
-        assert set(report_paths("bfs", "team", 16, hidden_size=64).values()) == {PLAIN}
+        assert set(report_parts("bfs", "team", 16, hidden_size=64).values()) == {PLAIN}
 
 
 def test_a_machine_without_gpu_runs_plain() -> None:
@@ -89,13 +89,13 @@ def test_the_environment_can_ask_for_a_mode(monkeypatch) -> None:
 
 def test_unknown_names_propose_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'bfs'"):
-        report_paths("bfss", "team", 16)
+        report_parts("bfss", "team", 16)
     with pytest.raises(UnknownNameError, match="did you mean 'team'"):
-        report_paths("bfs", "teams", 16)
+        report_parts("bfs", "teams", 16)
     with pytest.raises(UnknownNameError, match="did you mean 'plain'"), availability.use("plane"):
         pass
     with pytest.raises(ValueError, match="positive number of nodes, got 0"):
-        report_paths("bfs", "team", 0)
+        report_parts("bfs", "team", 0)
 
 
 def test_a_kernel_on_a_cpu_says_what_to_do() -> None:

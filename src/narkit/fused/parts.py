@@ -17,7 +17,7 @@ from narkit.spec import Location
 
 
 def report(algorithm: str, processor: str, num_nodes: int, hidden_size: int, edge_pointers: str) -> dict[str, str]:
-    """Does what `narkit.fused.report_paths` describes."""
+    """Does what `narkit.fused.report_parts` describes."""
     if num_nodes < 1:
         raise ValueError(f"expected a positive number of nodes, got {num_nodes}")
     reasoner = eqx.filter_eval_shape(

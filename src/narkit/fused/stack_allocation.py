@@ -21,20 +21,22 @@ from narkit.loops.backend import Stack
 MOST_BLOCKS = 64  # per array and seed
 
 
-def blank_stacks(stacks: Sequence[Stack], num_steps: Array, capacity: int, beside: PyTree) -> list[Array]:
+def allocate_stacks(stacks: Sequence[Stack], num_steps: Array, capacity: int, beside: PyTree) -> list[Array]:
     """Returns arrays of `capacity` rows, of which those from `num_steps` on are zero where that matters.
 
-    The others may hold anything. `beside` is all that the loop reads: where any of
-    it has an axis of seeds, the stacks have it too.
+    The others may hold anything. `beside` is all that the loop reads: where any of it has an axis of seeds, the stacks
+    have it, too.
     """
     shapes = [((capacity, *stack.shape), stack.dtype) for stack in stacks]
     made = [i for i, (shape, _) in enumerate(shapes) if math.prod(shape)]
-    blank: list[Any] = [jnp.zeros(shape, dtype) if i not in made else None for i, (shape, dtype) in enumerate(shapes)]
+    allocated: list[Any] = [
+        jnp.zeros(shape, dtype) if i not in made else None for i, (shape, dtype) in enumerate(shapes)
+    ]
     if made:
         results = _make([stacks[i] for i in made], [shapes[i] for i in made], num_steps, jax.tree.leaves(beside))
         for i, result in zip(made, results, strict=True):
-            blank[i] = result
-    return blank
+            allocated[i] = result
+    return allocated
 
 
 def _make(stacks: Sequence[Stack], shapes: Sequence[launch.Output], num_steps: Array, beside: list[Array]):
@@ -48,10 +50,10 @@ def _make(stacks: Sequence[Stack], shapes: Sequence[launch.Output], num_steps: A
 
     # The kernel reads nothing that has an axis of seeds, so only a rule of our own can tell that there is one.
     @custom_vmap
-    def blank(num_steps: Array, beside: list[Array]) -> list[Array]:
+    def allocate(num_steps: Array, beside: list[Array]) -> list[Array]:
         return run(num_steps, 1)
 
-    @blank.def_vmap
+    @allocate.def_vmap
     def _(size, batched, num_steps, beside):
         if batched[0]:  # every seed with a number of steps of its own
             results = [jnp.zeros((size, *shape), dtype) for shape, dtype in shapes]
@@ -59,7 +61,7 @@ def _make(stacks: Sequence[Stack], shapes: Sequence[launch.Output], num_steps: A
             results = run(num_steps, size, size)
         return results, [True] * len(shapes)
 
-    return blank(num_steps, beside)
+    return allocate(num_steps, beside)
 
 
 def _kernel(stacks: Sequence[Stack], capacity: int) -> launch.Kernel:
@@ -74,4 +76,4 @@ def _kernel(stacks: Sequence[Stack], capacity: int) -> launch.Kernel:
         ("POINTERS", ", ".join(names)),
         ("ROW_BYTES", ", ".join(str(size) for size in sizes)),
     )
-    return launch.Kernel("blank.cu", "blank_stacks", macros, (blocks, arrays), 0)
+    return launch.Kernel("stack_allocation.cu", "clear_unwritten_rows", macros, (blocks, arrays), 0)
