@@ -100,7 +100,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[int], None]]]:
         command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
         return shutil.which("mount") is not None and subprocess.run(command, capture_output=True).returncode == 0
 
-    if not mount(16, ""):
+    if not mount(16, ""):  # which takes root: without it there is no disk of a size of our own
         pytest.skip("this user may not mount a file system")
 
     def grow(kilobytes: int) -> None:

@@ -47,6 +47,7 @@ class Backend:
         self, operation: JaxprEqn, operands: Sequence[Any], stacks: Mapping[int, Array], t: Any, last: Any
     ) -> list[Any]:
         """Runs such an operation: operands may be rows of stacks, and outputs with a stack are written to its row t."""
+        # Never reached from `time_loop`: `works_on_rows` says no here, and who overrides it overrides this, too.
         raise NotImplementedError("only a backend that takes operations on rows is asked to run them")
 
     def can_finish(self, terms: Sequence[Deferred]) -> bool:
