@@ -14,9 +14,20 @@ from narkit.fused import recognition
 from narkit.fused.latent_processor import FusedLatentStep
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.models.features import Bases, Basis, Scalars
+from narkit.models.processors import TEAM_PLUS
 from narkit.models.processors.team import TEAM
 
 from .plain_step import difference
+
+# What TEAM+ has, and the options beside it that have kernels.
+ALL: dict[str, Any] = {**TEAM_PLUS, "reads": "both"}
+SECOND_READING: dict[str, Any] = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of the paper
+READINGS = {
+    "second reading": SECOND_READING,
+    "from thirds": {**SECOND_READING, "third_edges": "from"},
+    "to the receiver": {**SECOND_READING, "values_of": "receiver"},
+    "from thirds, to the receiver": {**SECOND_READING, "third_edges": "from", "values_of": "receiver"},
+}
 
 H = 128
 OF_VALUES = 2e-2  # products are rounded to bfloat16, and what adds up to logits to half precision

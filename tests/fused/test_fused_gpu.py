@@ -35,6 +35,7 @@ from . import (
 )
 from .plain_latent_step import Case
 from .plain_step import assert_equal_to_plain
+from .plain_team_options import ALL, READINGS
 
 pytestmark = pytest.mark.gpu
 
@@ -59,24 +60,24 @@ def cpu() -> Any:
 @pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_nothing_falls_back(processor: str, num_nodes: int) -> None:
-    paths = report_parts("bfs", processor, num_nodes)
-    assert set(paths.values()) == {"fused"}, paths
+    parts = report_parts("bfs", processor, num_nodes)
+    assert set(parts.values()) == {"fused"}, parts
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("algorithm", EDGE_POINTERS)
 def test_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
     for processor in PROCESSORS:
-        paths = report_parts(algorithm, processor, num_nodes)
-        assert set(paths.values()) == {"fused"}, paths
+        parts = report_parts(algorithm, processor, num_nodes)
+        assert set(parts.values()) == {"fused"}, parts
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)
 @pytest.mark.parametrize("algorithm", EDGE_POINTERS)
 def test_whole_edge_pointers_do_not_fall_back(algorithm: str, num_nodes: int) -> None:
     for processor in PROCESSORS:
-        paths = report_parts(algorithm, processor, num_nodes, edge_pointers="lossless")
-        assert set(paths.values()) == {"fused"}, paths
+        parts = report_parts(algorithm, processor, num_nodes, edge_pointers="lossless")
+        assert set(parts.values()) == {"fused"}, parts
 
 
 @pytest.mark.parametrize("num_nodes", SIZES)
@@ -126,19 +127,11 @@ def test_step_over_normalised_latents_equals_plain_formulas(gated: bool, num_nod
     plain_latent_step.assert_equal_to_plain(seeds, samples, case, device=cpu(), flips=4)
 
 
-ALL = {**TEAM_PLUS, "reads": "both"}
-SECOND_READING = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of TEAM
-READINGS = {
-    "second reading": SECOND_READING,
-    "from thirds": {**SECOND_READING, "third_edges": "from"},
-    "to the receiver": {**SECOND_READING, "values_of": "receiver"},
-    "from thirds, to the receiver": {**SECOND_READING, "third_edges": "from", "values_of": "receiver"},
-}
-
-
 @pytest.mark.parametrize("num_nodes", [4, 7, 16, 20])
 @pytest.mark.parametrize("num_scalars", [0, 3, 6])
-@pytest.mark.parametrize("options", [TEAM_PLUS, ALL, *READINGS.values()], ids=["plus", "all", *READINGS])
+@pytest.mark.parametrize(
+    "options", [TEAM_PLUS, ALL, *READINGS.values()], ids=["plus", "all", *READINGS]
+)
 def test_team_with_options_equals_plain_processor(options: dict[str, Any], num_scalars: int, num_nodes: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_team_options.assert_equal_to_plain(options, 4, num_nodes, num_scalars, cpu())

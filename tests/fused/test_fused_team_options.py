@@ -11,12 +11,7 @@ from narkit.fused import availability
 from narkit.models.processors import TEAM_PLUS
 
 from .emulation import emulated, needs_compiler
-from .plain_team_options import assert_equal_to_plain, assert_folding_is_exact
-
-# What TEAM+ has, and the options beside it that have kernels.
-ALL: dict[str, Any] = {**TEAM_PLUS, "reads": "both"}
-SECOND_READING = {"reads": "both", "residual": True, "norm": True, "gated": False}  # of the paper
-FROM_THIRD = {**SECOND_READING, "third_edges": "from"}
+from .plain_team_options import ALL, READINGS, assert_equal_to_plain, assert_folding_is_exact
 
 # Options, nodes, and scalars per edge.
 WITH_KERNELS: list[tuple[dict[str, Any], int, int]] = [
@@ -25,14 +20,14 @@ WITH_KERNELS: list[tuple[dict[str, Any], int, int]] = [
 ]
 OTHERS: list[tuple[dict[str, Any], int, int]] = [
     (ALL, 4, 0), (ALL, 13, 1), (ALL, 16, 3), (ALL, 20, 6), (TEAM_PLUS, 4, 0), ({"latents": True}, 5, 2),
-    ({"both_directions": True, "latents": True}, 5, 2), ({"maxima": 8}, 6, 2),
+    ({"both_directions": True, "latents": True}, 5, 2), ({"maxima": 8}, 5, 2),
     ({"reads": "both"}, 5, 2), ({"residual": True, "scale": "log"}, 5, 2),
-    (FROM_THIRD, 5, 2), ({**FROM_THIRD, "values_of": "receiver"}, 4, 3), (TEAM_PLUS, 6, 2),
-    ({**SECOND_READING, "values_of": "receiver"}, 5, 2), ({"third_edges": "from"}, 4, 0),
+    *((options, 5, 2) for options in READINGS.values()), (READINGS["from thirds, to the receiver"], 4, 3),
+    (TEAM_PLUS, 6, 2), ({"third_edges": "from"}, 4, 0),
     ({"values_of": "receiver"}, 4, 1),
     ({**ALL, "values_of_kj": False}, 5, 2), ({**ALL, "both_directions": False}, 5, 2),
-    ({**ALL, "maxima": 0}, 5, 2), ({**ALL, "gated": False}, 5, 2), (SECOND_READING, 5, 2),
-    (SECOND_READING, 13, 3), ({**ALL, "norm": True, "latents": False}, 5, 2),
+    ({**ALL, "maxima": 0}, 5, 2), ({**ALL, "gated": False}, 5, 2),
+    (READINGS["second reading"], 13, 3), ({**ALL, "norm": True, "latents": False}, 5, 2),
 ]  # fmt: skip
 
 
@@ -59,6 +54,7 @@ def test_folding_is_exact(options: dict[str, Any], num_nodes: int, num_scalars: 
 @pytest.mark.parametrize(("options", "num_nodes", "num_scalars"), cases(slow=pytest.mark.slow))
 def test_processor_equals_plain_formulas(options: dict[str, Any], num_nodes: int, num_scalars: int) -> None:
     """Both together, up to the noise of bfloat16."""
+    samples = 16 if num_nodes < 7 else 2  # of few edges a message that wins by rounding is much of a gradient
     with emulated():
         measured = (options, num_nodes, num_scalars) in WITH_KERNELS
-        assert_equal_to_plain(options, 2, num_nodes, num_scalars, jax.devices()[0], measured)
+        assert_equal_to_plain(options, samples, num_nodes, num_scalars, jax.devices()[0], measured)

@@ -10,7 +10,7 @@ from narkit.fused.launch import Kernel
 
 FUSED, PLAIN = "fused", "plain"
 AROUND_PROCESSORS = {"node_linears": FUSED, "pointers": FUSED, "hints_read_again": FUSED}
-PATHS = {
+PARTS = {
     "team": {"attention": FUSED, "messages": FUSED, "update": FUSED},
     "team_plus": {"attention": FUSED, "messages": FUSED, "update": FUSED},
     "triplet_gmpnn": {"triplets": FUSED, "messages": FUSED, "update": FUSED},
@@ -23,11 +23,11 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("processor", PATHS)
+@pytest.mark.parametrize("processor", PARTS)
 def test_parts_with_kernels(processor: str) -> None:
     with availability.use(FUSED):
         parts = report_parts("bfs", processor, 16)
-    assert parts == PATHS[processor] | AROUND_PROCESSORS
+    assert parts == PARTS[processor] | AROUND_PROCESSORS
 
 
 @pytest.mark.parametrize("algorithm", ["floyd_warshall", "matrix_chain_order", "optimal_bst"])
