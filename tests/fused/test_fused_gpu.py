@@ -129,9 +129,7 @@ def test_step_over_normalised_latents_equals_plain_formulas(gated: bool, num_nod
 
 @pytest.mark.parametrize("num_nodes", [4, 7, 16, 20])
 @pytest.mark.parametrize("num_scalars", [0, 3, 6])
-@pytest.mark.parametrize(
-    "options", [TEAM_PLUS, ALL, *READINGS.values()], ids=["plus", "all", *READINGS]
-)
+@pytest.mark.parametrize("options", [TEAM_PLUS, ALL, *READINGS.values()], ids=["plus", "all", *READINGS])
 def test_team_with_options_equals_plain_processor(options: dict[str, Any], num_scalars: int, num_nodes: int) -> None:
     assert availability.mode() is availability.Mode.FUSED, "this machine has no GPU that the kernels run on"
     plain_team_options.assert_equal_to_plain(options, 4, num_nodes, num_scalars, cpu())
