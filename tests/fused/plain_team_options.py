@@ -35,9 +35,9 @@ OF_VALUES = 2e-2  # products are rounded to bfloat16, and what adds up to logits
 # Where that was measured, no gradient differed by more than 0.13 of its norm. That the kernels are given the right
 # weights is compared to 2e-4 (`assert_folding_is_exact`), and that they compute what they should with formulas that
 # round as they do (`plain_latent_step.py`): these bands are for what the two have in common.
-COSINE = 0.95
 OF_GRADIENTS = 0.2
 LARGE = 0.05  # of the norm of all gradients together
+OF_ALL = 0.02  # likewise, allowed beside `OF_GRADIENTS`: the smallest that are compared are sums in which much cancels
 OF_FOLDING = 2e-4  # of the norm of a gradient: the same numbers in another order
 COUNTS = (3, 2)  # scalars of nodes and of the graph
 
@@ -185,11 +185,11 @@ def assert_equal_to_plain(
     paths = jax.tree_util.tree_leaves_with_path(gradients)
     compared = 0
     for (path, want), have in zip(paths, jax.tree.leaves(our_gradients), strict=True):
-        norm, our_norm = float(np.linalg.norm(want)), float(np.linalg.norm(have))
+        norm = float(np.linalg.norm(want))
         difference_of_leaf = float(np.linalg.norm(have - want)) / max(norm, 0.005 * float(total))
         assert not measured or difference_of_leaf < OF_GRADIENTS, (jax.tree_util.keystr(path), difference_of_leaf)
         if norm > LARGE * total:
-            cosine = float(np.vdot(have, want)) / (norm * our_norm)
-            assert cosine > COSINE and abs(our_norm / norm - 1) < 0.15, (jax.tree_util.keystr(path), cosine)
+            apart = float(np.linalg.norm(have - want))
+            assert apart < OF_GRADIENTS * norm + OF_ALL * total, (jax.tree_util.keystr(path), apart / norm)
             compared += 1
     assert compared > 5
