@@ -160,7 +160,7 @@ SYSTEMS = Systems(
             "team_second_reading",
             "TEAM, second reading",
             "team",
-            options={"reads": "both", "residual": True, "norm": True, "gated": False},
+            options={"reads": "both", "residual": True, "norm": True, "gated": False, "third_edges": "from"},
             colour="#56B4E9",
         ),
         System("triplet_gmpnn_plus", "Triplet-GMPNN, recipe of TEAM+", "triplet_gmpnn", **_PLUS, colour="#E69F00"),
