@@ -46,7 +46,16 @@ COPYING = replace(
     settings={**WHOLE.settings, "keep_pointers": True},
     colour=None,
 )
-for _system in (*ARMS.values(), COPYING):
+THREE = replace(
+    WHOLE,
+    name="without_three",
+    title="TEAM+ without maxima, values of kj and growing hints",
+    options={name: OUT_OF_THE_PROCESSOR[name] for name in ("maxima", "values_of_kj")},
+    settings={**WHOLE.settings, "growing_hints": False},
+    colour=None,
+)
+"""The three levers whose loss gained most on binary search, taken out at once; on that row only."""
+for _system in (*ARMS.values(), COPYING, THREE):
     narkit.SYSTEMS.add(_system)
 
 
