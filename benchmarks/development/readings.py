@@ -36,7 +36,7 @@ VARIANTS = {
     f"second_{third_edges}_{values_of}": replace(
         READING,
         name=f"second_{third_edges}_{values_of}",
-        title=f"Second reading, edges {third_edges} third nodes, values of the {values_of}'s edges",
+        title=f"edges {third_edges} third nodes, values of the {values_of}'s edges",
         options={**READING.options, "third_edges": third_edges, "values_of": values_of},
         preset="development",
         settings=AS_IN_THE_PAPER,
