@@ -46,9 +46,7 @@ def test_the_reading_with_the_highest_mean_is_taken(monkeypatch):
     all_of_them = {
         name: {row: [float(i), i + 1.0] for row in readings.ALGORITHMS} for i, name in enumerate(readings.VARIANTS)
     }
-    assert "Taken: Second reading, edges from third nodes, values of the receiver's edges." in readings.section(
-        all_of_them
-    )
+    assert "Taken: edges from third nodes, values of the receiver's edges." in readings.section(all_of_them)
     for system in readings.VARIANTS.values():
         config = system.config("mst_prim")
         assert (config.average, config.hint_gradient, config.test) == (0.0, 1.0, False) and config.scored
