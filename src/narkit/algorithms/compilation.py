@@ -4,8 +4,9 @@ For each algorithm two loops are generated and compiled, when first needed: `run
 `sample`, which also draws the instances. Both are a few lines of Python source, because a named tuple of a
 dozen differently typed arrays can be assembled in no other way that Numba compiles well.
 
-Compiled code is cached on disk by Numba. Numba notices changes only in the file of a cached function, not in what
-it calls, so the generated function's name carries a digest of every source that goes into it.
+Compiled code is cached on disk by Numba: the loops, and what they share, the algorithm and its sampler. Numba notices
+changes only in the file of a cached function, not in what it calls, so all of them get names with a digest of every
+source that goes into them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Literal
 
 from numba import njit
@@ -133,34 +135,45 @@ def _compile(algorithm: Algorithm, purpose: str, source: str) -> Callable:
         "positions": positions,
         "randomness": randomness,
         "function": function,
-        "sampler": njit(algorithm.sampler),
+        "sampler": _sampler(algorithm.sampler),
         "Probes": probes,
     }
     # Under this file's name Numba finds a place for the cache; the lines of the source are not this file's.
     exec(compile(source, __file__, "exec"), namespace)
-    loop = namespace["loop"]
-    loop.__module__ = __name__
-    loop.__qualname__ = f"{purpose}_{algorithm.name}_{_digest(algorithm, source)}"
-    return compiled(loop) if _has_source_file(algorithm) else njit(loop, nogil=True)
+    namespace["loop"].__module__ = __name__
+    return _kept(namespace["loop"], f"{purpose}_{algorithm.name}", source, algorithm.function, algorithm.sampler)
 
 
 @functools.cache
 def _function_and_probes(algorithm: Algorithm) -> tuple[Callable, type]:
-    """Returns what both loops share, so that a process that needs both compiles the algorithm once."""
-    probes = namedtuple(f"Probes_{algorithm.name}", ["clock", *(_field(name) for name in algorithm.spec)])
-    return njit(algorithm.function), probes
+    """Returns what both loops share, so that an algorithm is compiled once, whichever processes need which."""
+    fields = ["clock", *(_field(name) for name in algorithm.spec)]
+    probes = namedtuple(f"Probes_{algorithm.name}", fields, module=__name__)
+    globals()[probes.__name__] = probes  # where another process finds the type under which Numba keeps the function
+    function = _kept(_copy(algorithm.function), f"function_{algorithm.name}", " ".join(fields), algorithm.function)
+    return function, probes
 
 
-def _has_source_file(algorithm: Algorithm) -> bool:
-    """Returns whether the code lies in files: functions typed into a shell cannot be told apart, so are not cached."""
-    return all(Path(inspect.getfile(part)).is_file() for part in (algorithm.function, algorithm.sampler))
+@functools.cache
+def _sampler(sampler: Callable) -> Callable:
+    return _kept(_copy(sampler), f"sampler_{sampler.__name__}", "", sampler)
 
 
-def _digest(algorithm: Algorithm, source: str) -> str:
+def _copy(function: Callable) -> Callable:
+    """Returns the function again, to be called otherwise."""
+    return FunctionType(function.__code__, function.__globals__, None, function.__defaults__, function.__closure__)
+
+
+def _kept(function: Callable, name: str, source: str, *parts: Callable) -> Callable:
+    """Compiles what depends on this source and on the files of these functions, and keeps it under a name that says so.
+
+    Functions typed into a shell cannot be told apart, so what depends on them is not kept.
+    """
+    files = {Path(inspect.getfile(part)) for part in parts}
+    if not all(file.is_file() for file in files):
+        return njit(function, nogil=True)
     hasher = hashlib.sha256(source.encode())
-    files = {Path(__file__).parent / name for name in SHARED_SOURCES}
-    if _has_source_file(algorithm):
-        files |= {Path(inspect.getfile(part)) for part in (algorithm.function, algorithm.sampler)}
-    for file in sorted(files):
+    for file in sorted(files | {Path(__file__).parent / name for name in SHARED_SOURCES}):
         hasher.update(file.read_bytes())
-    return hasher.hexdigest()[:12]
+    function.__qualname__ = f"{name}_{hasher.hexdigest()[:12]}"
+    return compiled(function)
