@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parents[1] / ".test_cache"
 LONGEST_UNUSED = 7 * 24 * 3600  # seconds
@@ -29,7 +30,7 @@ SETTINGS = {
     # Programs are tiny here: what makes them quick takes longer than they do.
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "XLA_FLAGS": " ".join(XLA_OPTIONS),
-    "NUMBA_OPT": "1",  # not 0, with which Numba keeps nothing
+    "NUMBA_OPT": "1",  # not 0, with which Numba on its own keeps nothing: see `optimise_functions_little`
     "JAX_COMPILATION_CACHE_DIR": str(FOLDER / "programs"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     # Numba's names do not say how much was optimised, so that these are kept apart from those of everyday use.
@@ -44,6 +45,33 @@ def share_compiled_programs() -> None:
     FOLDER.mkdir(exist_ok=True)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         _remove_unused()
+
+
+def optimise_functions_little() -> None:
+    """Lets Numba optimise nothing, which takes a third off its part of the tests, and keep the functions nevertheless.
+
+    It refuses to where a program has the address of another function. Without optimisation every caller has some that
+    it never uses; these passes remove them. Processes that tests start do without, with `NUMBA_OPT`.
+    """
+    from numba.core import config
+    from numba.core.codegen import CPUCodegen, CPUCodeLibrary
+
+    settings: Any = config
+    if not (hasattr(CPUCodeLibrary, "_optimize_final_module") and hasattr(CPUCodegen, "_pass_builder")):
+        return  # nothing promises that Numba keeps them
+    optimise = CPUCodeLibrary._optimize_final_module
+
+    def optimise_and_remove(library: Any) -> None:
+        optimise(library)
+        builder = library._codegen._pass_builder(opt=0)
+        passes = builder.getModulePassManager()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_global_dead_code_eliminate_pass()
+        passes.run(library._final_module, builder)
+
+    setattr(CPUCodeLibrary, "_optimize_final_module", optimise_and_remove)  # noqa: B010
+    settings.OPT = type(settings.OPT)(0)
 
 
 def _remove_unused() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .compiled import FOLDER, share_compiled_programs
+from .compiled import FOLDER, optimise_functions_little, share_compiled_programs
 from .killing import Starter, environment_of
 
 
@@ -54,6 +54,7 @@ def _once_for_each_thread(make: Callable[[], Any]) -> Callable[[], Any]:
 
 
 share_compiled_programs()  # before JAX and Numba are imported
+optimise_functions_little()
 _check_shapes()
 _share_contexts()
 

@@ -2,9 +2,10 @@
 
 import shutil
 import types
+from typing import Any
 
-import numba
 import pytest
+from numba.core import config
 
 import narkit
 from narkit.algorithms import compilation
@@ -19,7 +20,7 @@ def new_process(monkeypatch, tmp_path):
         for cached in (compilation._loop, compilation._function_and_probes, compilation._sampler):
             cached.cache_clear()
 
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     forget()
     yield forget
     forget()
@@ -45,8 +46,9 @@ def test_names_of_what_is_kept_change_with_the_sources(tmp_path):
         file.write_text(source)
         module = types.ModuleType("mine")
         exec(compile(source, file, "exec"), module.__dict__)
-        names.add(compilation._kept(module.function, "mine", "", module.function).py_func.__qualname__)
+        kept: Any = compilation._kept(module.function, "mine", "", module.function)
+        names.add(kept.py_func.__qualname__)
     shutil.rmtree(tmp_path)
-    typed = compilation._kept(module.function, "mine", "", module.function)
+    typed: Any = compilation._kept(module.function, "mine", "", module.function)
     assert len(names) == 2 and typed(1) == 2
     assert typed.stats.cache_path is None
