@@ -159,37 +159,30 @@ def official(system: str, rule: str, algorithm: str) -> list[float]:
 
 
 def column_of_team_plus() -> str:
-    """The official test, row by row, and averages over all rows, those never used, and those both networks have."""
+    """The official test, row by row, and averages over all rows, those that the search used, and the others."""
     plus = ROOT / "results" / "plus"
     names = sorted(path.stem for path in (plus / "team_plus").glob("*.json"))
-    shared = [name for name in names if (plus / "triplet_gmpnn_plus" / f"{name}.json").exists()]
     ours = ["ood_average", "id_average", "last_average", "ood"]
     columns = {rule: {name: official("plus/team_plus", rule, name) for name in names} for rule in ours}
-    columns["same preset"] = {name: official("plus/triplet_gmpnn_plus", "ood_average", name) for name in shared}
+    columns["same preset"] = {name: official("plus/triplet_gmpnn_plus", "ood_average", name) for name in names}
     columns["baseline"] = {name: official("paper/triplet_gmpnn", "ood", name) for name in names}
-    head = ["algorithm", "search", *(f"TEAM+, `{rule}`" for rule in ours), "Triplet-GMPNN, preset `plus`",
+    head = ["algorithm", "search used it", *(f"TEAM+, `{rule}`" for rule in ours), "Triplet-GMPNN, preset `plus`",
             "Triplet-GMPNN + OOD val, preset `paper`", "TEAM+ - `plus`", "TEAM+ - `paper`"]  # fmt: skip
     others = ["same preset", "baseline"]
     rows = []
     for name in names:
-        used = "used it" if name in SEARCHED else "never used it"
-        scores = [cell(column[name]) if name in column else "" for column in columns.values()]
+        used = "yes" if name in SEARCHED else "no"
+        scores = [cell(column[name]) for column in columns.values()]
         rows.append([name, used, *scores, *(difference(columns["ood_average"], columns[key], name) for key in others)])
     unseen = [name for name in names if name not in SEARCHED]
-    groups = {f"all {len(names)}": names, f"{len(unseen)}, never used": unseen}
-    if shared != names:
-        groups[f"{len(shared)} that both networks of the preset have"] = shared
+    groups = {f"all {len(names)}": names, f"{len(SEARCHED)}, used": SEARCHED, f"{len(unseen)}, never used": unseen}
     for title, chosen in groups.items():
         means = {
-            key: statistics.mean(statistics.mean(column[name]) for name in chosen)
-            for key, column in columns.items()
-            if all(name in column for name in chosen)
+            key: statistics.mean(statistics.mean(column[name]) for name in chosen) for key, column in columns.items()
         }
-        written = [f"{means[key]:.2f}" if key in means else "" for key in columns]
-        gained = [f"{means['ood_average'] - means[key]:+.2f}" if key in means else "" for key in others]
-        rows.append([f"**{title}**", "", *written, *gained])
-    whole = (column.values() if list(column) == names else [] for column in columns.values())
-    spreads = (f"{statistics.mean(map(statistics.stdev, column)):.1f}" if column else "" for column in whole)
+        gained = [f"{means['ood_average'] - means[key]:+.2f}" for key in others]
+        rows.append([f"**{title}**", "", *(f"{mean:.2f}" for mean in means.values()), *gained])
+    spreads = (f"{statistics.mean(map(statistics.stdev, column.values())):.1f}" for column in columns.values())
     rows.append([f"**mean spread over seeds, all {len(names)}**", "", *spreads, "", ""])
     return table(head, rows)
 
@@ -275,8 +268,6 @@ def with_true_hints() -> str:
 
 def difference(scores: dict[str, list[float]], others: dict[str, list[float]], name: str) -> str:
     """How far a row is from another column's, with a * if lower by more than two points and the standard error."""
-    if name not in others:
-        return ""
     gained = statistics.mean(scores[name]) - statistics.mean(others[name])
     return f"{gained:+.1f}" + (" *" if gained < -2 - standard_error(scores[name], others[name]) else "")
 
