@@ -110,4 +110,4 @@ def _run(of_seed: tuple, of_sample: tuple, slope: float, rectified: bool) -> Arr
         source, "edge_attention", numbers, (-(-n // block_size) * chunks, samples), _shared_bytes(n, block_size),
         threads=16 * block_size,
     )  # fmt: skip
-    return attend(vectors, attention, *mask, outputs=[((samples, n, n, H), jnp.float32)])[0]
+    return attend(vectors, attention, *mask, outputs=launch.in_float32((samples, n, n, H)))[0]

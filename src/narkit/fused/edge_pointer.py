@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.launch import THREADS, Kernel
+from narkit.fused.launch import THREADS, Kernel, in_float32
 from narkit.fused.pointer import PointerWeights, at_columns, operands_of, with_scalars
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.loops.deferred_gradients import SAVED, STACKED
@@ -80,7 +80,7 @@ def _forward_only(nodes, edges, weights, columns):
         "edge_pointer.cu", "edge_pointer_forward", tuple(m.items()), grid, 4 * floats,
         rows_read=((0, "TIMED_nodes"), (1, "TIMED_edges")), rows_written=((0, "TIMED_logits"),),
     )  # fmt: skip
-    return kernel(*operands_of(nodes, edges, weights), weights.bias, outputs=[((samples, n, n, n), jnp.float32)])[0]
+    return kernel(*operands_of(nodes, edges, weights), weights.bias, outputs=in_float32((samples, n, n, n)))[0]
 
 
 def _forward(nodes, edges, weights, columns):
@@ -98,16 +98,9 @@ def _backward(columns, saved, d_logits):
         "edge_pointer.cu", "edge_pointer_backward", tuple(m.items()), (samples * groups, 1), 4 * floats,
         rows_read=((0, "TIMED_nodes"), (1, "TIMED_edges"), (5, "TIMED_logits")), rows_written=((4, "TIMED_small"),),
     )  # fmt: skip
-    d_first, d_second, d_third, d_edges, small = kernel(
-        *operands_of(nodes, edges, weights), d_logits,
-        outputs=[
-            ((samples, n, H), jnp.float32),
-            ((samples, groups, n, H), jnp.float32),
-            ((samples, groups, n, H), jnp.float32),
-            (edges.shape, jnp.float32),
-            ((samples, groups, m["P"] + 3, H), jnp.float32),
-        ],
-    )  # fmt: skip
+    by_group, of_weights = (samples, groups, n, H), (samples, groups, m["P"] + 3, H)
+    outputs = in_float32((samples, n, H), by_group, by_group, edges.shape, of_weights)
+    d_first, d_second, d_third, d_edges, small = kernel(*operands_of(nodes, edges, weights), d_logits, outputs=outputs)
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1].sum(keepdims=True))
     parts = {columns[0]: d_first, columns[1]: _sum_of_groups(d_second), columns[2]: _sum_of_groups(d_third)}
@@ -132,7 +125,7 @@ def _means_kernel(name: str, logits: Array, blocks: int, shared: int, *rows_read
 def _means(logits: Array) -> Array:
     samples, n, *_ = logits.shape
     kernel = _means_kernel("edge_means_forward", logits, 1, 8 * n * n, (0, "TIMED_logits"))
-    return kernel(logits, outputs=[((samples, n, n, 2), jnp.float32)])[0]
+    return kernel(logits, outputs=in_float32((samples, n, n, 2)))[0]
 
 
 @jax.custom_vjp
@@ -148,7 +141,7 @@ def _means_forward(logits):
 def _means_backward(logits, cotangents):
     rows_read = ((0, "TIMED_logits"), (1, "TIMED_given"))
     kernel = _means_kernel("edge_means_backward", logits, logits.shape[1], 0, *rows_read)
-    return tuple(kernel(logits, *cotangents, outputs=[(logits.shape, jnp.float32)]))
+    return tuple(kernel(logits, *cotangents, outputs=in_float32(logits.shape)))
 
 
 _with_means.defvjp(_means_forward, _means_backward)

@@ -17,7 +17,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.launch import THREADS, Kernel
+from narkit.fused.launch import THREADS, Kernel, in_float32
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.loops.deferred_gradients import SAVED, STACKED
@@ -99,7 +99,7 @@ def _forward_only(nodes, scalars, directions, offset, given, latents, options):
     )  # fmt: skip
     further = () if given is None else (given,)
     shape = (samples, n, n, offset.shape[0])
-    outputs = [(shape, jnp.float32)] * 2
+    outputs = in_float32(shape, shape)
     return tuple(kernel(nodes, scalars, directions, offset, *further, *(latents or ()), outputs=outputs))
 
 
@@ -114,13 +114,10 @@ def _backward(options, saved, cotangents):
     samples, n, width = nodes.shape
     num_logits, num_features = offset.shape[0], options.num_features
     rows_read, rows_written = ((0, "TIMED_logits"),), ((2, "TIMED_sums"),)
-    outputs = [
-        ((samples, n, 2 * num_logits), jnp.float32), (scalars.shape, jnp.float32), (logits.shape, jnp.float32),
-    ]  # fmt: skip
+    outputs = in_float32((samples, n, 2 * num_logits), scalars.shape, logits.shape)
     if latents is not None:
         rows_read, rows_written = (*rows_read, (4, "TIMED_narrow")), (*rows_written, (4, "TIMED_small"))
-        small_shape = (samples, 2, num_features + 1 + num_logits, H)
-        outputs += [(latents.features.shape, jnp.float32), (small_shape, jnp.float32)]
+        outputs += in_float32(latents.features.shape, (samples, 2, num_features + 1 + num_logits, H))
     kernel = _kernel(
         "edge_readout_backward", nodes.shape, scalars, offset, options, 1, 2 * THREADS, rows_read, rows_written
     )

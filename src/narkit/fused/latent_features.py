@@ -28,7 +28,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from narkit.fused import triplet_messages
-from narkit.fused.launch import Kernel
+from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.messages import ROWS_READ, WARPS, Attention, OfFeatures, Tiling, attention_backward, attention_bytes
 from narkit.fused.triplet_messages import FEATURES as NUM_MAXIMA
 from narkit.loops.deferred_gradients import SAVED
@@ -132,7 +132,7 @@ def _run(terms, scalars, weights, maxima: list[Array], options: Options, added, 
     shared = attention_bytes(n, num_scalars) + 4 * WARPS * 16 * 17
     grid = (samples * tiling.receiver_blocks, 1)
     kernel = Kernel("latent_features.cu", "features_forward", tuple(macros.items()), grid, shared, *rows)
-    outputs = [((samples, n, n, num_features), jnp.float32), ((samples, n, n, n + 1), jnp.float32)]
+    outputs = in_float32((samples, n, n, num_features), (samples, n, n, n + 1))
     to_logits = [] if added is None else [added]
     return kernel(terms, scalars, *weights.attention, *maxima, *to_logits, outputs=outputs[: 2 if rows else 1])
 

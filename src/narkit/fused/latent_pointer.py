@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.launch import Kernel
+from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.pointer import Options, at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
@@ -116,7 +116,7 @@ def _forward_only(nodes, scalars, latents, weights, options):
     results = kernel(
         nodes, scalars, latents.features, weights.directions, weights.offset, latents.weight, latents.bias,
         weights.fragments.plain, weights.score, weights.bias,
-        outputs=[((samples, n, n), jnp.float32)] * (1 + options.softmax),
+        outputs=in_float32((samples, n, n), (samples, n, n))[: 1 + options.softmax],
     )  # fmt: skip
     return tuple(results)
 
@@ -145,18 +145,12 @@ def _backward(options, saved, cotangents):
     )  # fmt: skip
     d_logits, *d_probabilities = cotangents
     factor = ((samples, tiling.tiles, tiling.rows, H), jnp.bfloat16)
+    of_nodes = [(samples, blocks, n, H) for blocks in (tiling.target_blocks, tiling.source_blocks)]
+    of_tiles = (samples, tiling.tiles, num_scalars + 3 + num_features + 1, H)
     operand, cotangent, d_first, d_second, d_scalars, d_features, small = kernel(
         nodes, scalars, latents.features, weights.directions, weights.offset, latents.weight, latents.bias,
         *weights.fragments, weights.score, d_logits, *probabilities, *d_probabilities,
-        outputs=[
-            factor,
-            factor,
-            ((samples, tiling.target_blocks, n, H), jnp.float32),
-            ((samples, tiling.source_blocks, n, H), jnp.float32),
-            (scalars.shape, jnp.float32),
-            (latents.features.shape, jnp.float32),
-            ((samples, tiling.tiles, num_scalars + 3 + num_features + 1, H), jnp.float32),
-        ],
+        outputs=[factor, factor, *in_float32(*of_nodes, scalars.shape, latents.features.shape, of_tiles)],
     )  # fmt: skip
     d_latent = jnp.einsum(
         "btrh,btrg->hg",

@@ -46,6 +46,11 @@ Output = tuple[tuple[int, ...], Any]
 """The shape and the type of an array that a kernel writes."""
 
 
+def in_float32(*shapes: tuple[int, ...]) -> list[Output]:
+    """Returns arrays of these shapes, of float32, as a kernel writes them."""
+    return [(shape, jnp.float32) for shape in shapes]
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel for certain sizes: a file, the name of a function in it, and what its macros are."""
@@ -60,10 +65,12 @@ class Kernel:
     copied: tuple[int, ...] = ()  # outputs that are given as they are, too, after the others, if they are such rows
     threads: int = field(default=THREADS, kw_only=True)  # per block
 
-    def __call__(self, *operands: Array, outputs: Sequence[Output]) -> list[Array]:
+    def __call__(
+        self, *operands: Array, outputs: Sequence[Output], seeds: int = 1, rows: Rows | None = None
+    ) -> list[Array]:
         """Runs the kernel; `outputs` are the shapes and types of the arrays that it writes."""
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in outputs)
-        return primitive.bind(*operands, kernel=self, outputs=shapes, seeds=1, rows=None)
+        return primitive.bind(*operands, kernel=self, outputs=shapes, seeds=seeds, rows=rows)
 
     def code(self, rows: Rows | None = None) -> str:
         """Returns the source with its macros, as a compiler reads it."""

@@ -32,7 +32,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from narkit.fused import launch
-from narkit.fused.launch import Kernel, Output
+from narkit.fused.launch import Kernel, Output, in_float32
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import frozen
 from narkit.loops.deferred_gradients import STACKED
@@ -180,16 +180,15 @@ def _products_backward(terms, scalars, weights, saved: Saved, d_message, d_given
         "messages_backward", terms, scalars, weights, options, (tiling.tiles, 1), shared,
         rows=(rows_read, rows_written), threads=BACKWARD_THREADS,
     )  # fmt: skip
+    outputs = [tiling.operand(samples)] * num_products + in_float32(
+        (samples, tiling.sender_blocks, n, H),
+        (samples, tiling.receiver_blocks, n, H),
+        (samples, n, n, num_scalars + (not weights.is_wide)),
+        (samples, tiling.tiles, num_scalars + 3, H),
+    )
     return kernel(
         scalars, weights.value, weights.transposed, saved.best, saved.record, saved.signs, d_message, *d_given,
-        *before_norm,
-        outputs=[
-            *[tiling.operand(samples)] * num_products,
-            ((samples, tiling.sender_blocks, n, H), jnp.float32),
-            ((samples, tiling.receiver_blocks, n, H), jnp.float32),
-            ((samples, n, n, num_scalars + (not weights.is_wide)), jnp.float32),
-            ((samples, tiling.tiles, num_scalars + 3, H), jnp.float32),
-        ],
+        *before_norm, outputs=outputs,
     )  # fmt: skip
 
 
@@ -268,16 +267,11 @@ def attention_backward(
         "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), shared,
         *rows_in_stacks,
     )  # fmt: skip
+    by_part, of_edges = (samples, parts, n, H), (samples, 2 + parts, n, n, num_scalars)
+    of_weights, of_logits = (samples, parts, 3 * num_scalars + 1, H), [(samples, n, n, n)] * len(d_weights)
     d_i, d_j, d_k, d_scalars, small, *d_added = kernel(
         terms, scalars, *attention, record, *features, d_mixed, *d_weights,
-        outputs=[
-            ((samples, n, H), jnp.float32),
-            ((samples, parts, n, H), jnp.float32),
-            ((samples, parts, n, H), jnp.float32),
-            ((samples, 2 + parts, n, n, num_scalars), jnp.float32),
-            ((samples, parts, 3 * num_scalars + 1, H), jnp.float32),
-            *[((samples, n, n, n), jnp.float32)] * len(d_weights),
-        ],
+        outputs=in_float32((samples, n, H), by_part, by_part, of_edges, of_weights, *of_logits),
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_attention = Attention(small[:-1].reshape(3, num_scalars, H), small[-1])
@@ -297,8 +291,7 @@ def forward(
     for the update, which are not read here. `connected[i, j]`, of eight bits, lets i send to j; it is given if the
     options say that messages are masked.
     """
-    outputs = [((*terms.shape[:2], H), jnp.float32)]
-    return _run_forward(terms, scalars, weights, options, connected, (), outputs)[0]
+    return _run_forward(terms, scalars, weights, options, connected, (), in_float32((*terms.shape[:2], H)))[0]
 
 
 def forward_saving(

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from narkit.fused.launch import Kernel
+from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.narrow_product import gradients_of_directions
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import TILE, tf32_fragments
@@ -71,7 +71,7 @@ def _primal(scalars: Array, dense: tuple[Array, ...], weights: NodeWeights) -> A
     rows_read = ((0, "TIMED_scalars"), (4, "TIMED_first"), (5, "TIMED_second"))[: 1 + len(dense)]
     kernel = _kernel("node_product_forward", scalars.shape, weights, width, shared, rows_read, ((0, "TIMED_result"),))
     operands = (scalars, weights.directions, weights.offset, weights.fragments, *dense)
-    return kernel(*operands, outputs=[((*scalars.shape[:-1], width), jnp.float32)])[0]
+    return kernel(*operands, outputs=in_float32((*scalars.shape[:-1], width)))[0]
 
 
 def _forward(scalars: Array, dense: tuple[Array, ...], weights: NodeWeights) -> tuple[Array, tuple]:
@@ -83,7 +83,7 @@ def _backward(saved: tuple, d_result: Array) -> tuple[Array, tuple[Array, ...], 
     columns = len(dense) * H + scalars.shape[-1]
     shared = _staged_bytes("BACKWARD_STAGES")
     kernel = _kernel("node_product_backward", scalars.shape, weights, columns, shared, ((0, "TIMED_result"),))
-    outputs = [(values.shape, jnp.float32) for values in (scalars, *dense)]
+    outputs = in_float32(*(values.shape for values in (scalars, *dense)))
     d_scalars, *d_dense = kernel(d_result, weights.transposed, outputs=outputs)
     last = d_result[..., weights.offset.shape[0] - weights.dense[0].shape[1] :]
     of_dense = tuple(jnp.einsum("bnh,bng->hg", values, last) for values in dense)

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
@@ -154,7 +153,8 @@ def _in_parts(jobs: Sequence[_Job], num_steps: Array, last: Array) -> list[_Part
         macros |= {f"{side}_ALIGNED": int(all(x.is_aligned for x in factors)) for side, factors in sides.items()}
         shared = 4 * 16 * 4 * ((NARROW_TILE if narrow else TILE) + 8 + TILE + 8)
     kernel = launch.Kernel("over_time.cu", name, tuple(macros.items()), (block, 1), shared, threads=THREADS)
-    (values,) = _run(kernel, [*stacks.arrays, num_steps, last], launch.Rows((), (), capacity, ends=True), [(ends[-1],)])
+    rows = launch.Rows((), (), capacity, ends=True)
+    (values,) = kernel(*stacks.arrays, num_steps, last, outputs=launch.in_float32((ends[-1],)), rows=rows)
     return [_Parts(job, count, at, values) for job, count, at in zip(jobs, counts, starts, strict=True)]
 
 
@@ -175,7 +175,8 @@ def _added(parts: Sequence[_Parts], num_steps: Array) -> list[Array]:
         "TABLE": ", ".join(table),
     }
     kernel = launch.Kernel("over_time.cu", "add_parts", tuple(macros.items()), (block, 1), 0, threads=THREADS)
-    return _run(kernel, [*inputs.arrays, num_steps], launch.Rows((), (), capacity), [part.job.shape for part in parts])
+    outputs = launch.in_float32(*(part.job.shape for part in parts))
+    return kernel(*inputs.arrays, num_steps, outputs=outputs, rows=launch.Rows((), (), capacity))
 
 
 class _Inputs:
@@ -201,8 +202,3 @@ def _entry(names: tuple[str, str], on_left: tuple[int, int], job: _Job, place: t
     (height, width), right = job.shape, job.right
     numbers = (*on_left, height, right.start, right.stack.shape[2], width, job.rows, *place)
     return f"{{{', '.join([*names, *map(str, numbers)])}}}"
-
-
-def _run(kernel: launch.Kernel, operands: Sequence[Array], rows: launch.Rows, shapes: Sequence[tuple]) -> list[Array]:
-    outputs = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
-    return launch.primitive.bind(*operands, kernel=kernel, outputs=outputs, seeds=1, rows=rows)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.launch import Kernel
+from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
@@ -92,7 +92,7 @@ def _forward_only(nodes, edges, weights, options):
     rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
     rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"))
     kernel = _kernel("pointer_forward", nodes, edges, weights.edges is None, options, 1, rows_read, rows_written, (1,))
-    outputs = [((samples, n, n), jnp.float32)] * (1 + options.softmax)
+    outputs = in_float32((samples, n, n), (samples, n, n))[: 1 + options.softmax]
     return tuple(kernel(*operands_of(nodes, edges, weights), weights.bias, outputs=outputs))
 
 
@@ -111,14 +111,10 @@ def _backward(options, saved, cotangents):
     kernel = _kernel("pointer_backward", nodes, edges, dense, options, 2, rows_read, ((3, "TIMED_small"),))
     num_scalars = 1 if dense else edges.shape[-1]
     d_logits, *d_probabilities = cotangents
+    of_nodes, of_blocks = (samples, n, H), (samples, -(-n // nodes_per_block(n)), num_scalars + 3, H)
     d_first, d_second, d_edges, small = kernel(
         *operands_of(nodes, edges, weights), d_logits, *probabilities, *d_probabilities,
-        outputs=[
-            ((samples, n, H), jnp.float32),
-            ((samples, n, H), jnp.float32),
-            (edges.shape, jnp.float32),
-            ((samples, -(-n // nodes_per_block(n)), num_scalars + 3, H), jnp.float32),
-        ],
+        outputs=in_float32(of_nodes, of_nodes, edges.shape, of_blocks),
     )  # fmt: skip
     small = checkpoint_name(small, STACKED).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1, :1])

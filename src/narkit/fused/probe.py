@@ -28,11 +28,8 @@ def run() -> str | None:
     try:
         with jax.ensure_compile_time_eval():  # programs that are being traced may be what asks
             stack = jnp.full(outputs[1], -1.0)
-            turned, stack = launch.primitive.bind(
-                jnp.asarray(values), jnp.asarray(scale), jnp.asarray(STEP, jnp.int32), stack,
-                kernel=kernel, seeds=SEEDS, rows=rows,
-                outputs=tuple(jax.ShapeDtypeStruct(output, jnp.float32) for output in outputs),
-            )  # fmt: skip
+            operands = (jnp.asarray(values), jnp.asarray(scale), jnp.asarray(STEP, jnp.int32), stack)
+            turned, stack = kernel(*operands, outputs=launch.in_float32(*outputs), seeds=SEEDS, rows=rows)
             turned, stack = np.asarray(turned), np.asarray(stack)
     except Exception as error:  # whatever JAX, XLA, NVRTC or the driver have to say
         return f"XLA could not launch a kernel ({type(error).__name__}: {str(error).splitlines()[0][:200]})"

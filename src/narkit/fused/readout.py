@@ -20,7 +20,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.launch import Kernel
+from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
@@ -117,14 +117,14 @@ def _kernel(name: str, logits: Array, scalars: Array, of_graph: _OfGraph | None,
 
 def _run_forward(logits, scalars, of_graph, options):
     rows_read, rows_written, on_graph = ((0, "TIMED_logits"), (1, "TIMED_scalars")), (), ()
-    outputs = [(scalars.shape, jnp.float32)]
+    outputs = in_float32(scalars.shape)
     if of_graph is not None:
         # Read from their rows, or a loop would have to copy them: their memory is where it puts the next ones.
         rows_read += ((2, "TIMED_hidden"), (3, "TIMED_next_hidden"))
         rows_written = ((1, "TIMED_graph"), (2, "TIMED_read"))
         on_graph = (of_graph.hidden, of_graph.next_hidden, *of_graph.weights)
         num_read, num_logits = of_graph.weights.graph.shape
-        outputs += [((len(logits), num_logits), jnp.float32), ((len(logits), num_read), jnp.float32)]
+        outputs += in_float32((len(logits), num_logits), (len(logits), num_read))
     kernel = _kernel("readout_forward", logits, scalars, of_graph, options, rows_read, rows_written)
     return kernel(logits, scalars, *on_graph, outputs=outputs)
 
@@ -144,12 +144,12 @@ def _backward(options, residuals, cotangents):
     samples, n, width = logits.shape
     d_next, *d_graph_logits = cotangents
     rows_read, rows_written, on_graph = ((0, "TIMED_logits"), (1, "TIMED_scalars")), (), ()
-    outputs = [((samples, n, width - options.first), jnp.float32), (scalars.shape, jnp.float32)]
+    outputs = in_float32((samples, n, width - options.first), scalars.shape)
     if of_graph is not None:
         rows_read += ((3, "TIMED_hidden"), (4, "TIMED_next_hidden"), (8, "TIMED_graph"))
         rows_written = ((4, "TIMED_features"), (5, "TIMED_d_graph"))
         on_graph = (of_graph.hidden, of_graph.next_hidden, *of_graph.weights, saved[0], *d_graph_logits)
-        outputs += [(of_graph.hidden.shape, jnp.float32)] * 3 + [(saved[0].shape, jnp.float32)]
+        outputs += in_float32(*[of_graph.hidden.shape] * 3, saved[0].shape)
     kernel = _kernel("readout_backward", logits, scalars, of_graph, options, rows_read, rows_written)
     d_small, d_scalars, *rest = kernel(logits, scalars, d_next, *on_graph, outputs=outputs)
     d_of_graph = None

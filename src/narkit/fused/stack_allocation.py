@@ -44,9 +44,8 @@ def _make(stacks: Sequence[Stack], shapes: Sequence[launch.Output], num_steps: A
     kernel = _kernel(stacks, capacity)
 
     def run(num_steps: Array, seeds: int, *lead: int) -> list[Array]:
-        outputs = tuple(jax.ShapeDtypeStruct((*lead, *shape), dtype) for shape, dtype in shapes)
-        rows = launch.Rows((), (), capacity)
-        return launch.primitive.bind(num_steps, kernel=kernel, outputs=outputs, seeds=seeds, rows=rows)
+        outputs = [((*lead, *shape), dtype) for shape, dtype in shapes]
+        return kernel(num_steps, outputs=outputs, seeds=seeds, rows=launch.Rows((), (), capacity))
 
     # The kernel reads nothing that has an axis of seeds, so only a rule of our own can tell that there is one.
     @custom_vmap

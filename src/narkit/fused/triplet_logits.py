@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
@@ -29,7 +28,7 @@ def _run(pair_ij: Array, pair_ik: Array, pair_jk: Array, weights: Array, slope: 
     n = len(pair_ij)
     macros = (("N", n), ("SLOPE", float(slope)))
     kernel = launch.Kernel("triplet_logits.cu", "triplet_logits", macros, ((-(-n // 8)) ** 2, 1), 0)
-    return kernel(pair_ij, pair_ik, pair_jk, weights, outputs=[((1, n, n, n), jnp.float32)])[0]
+    return kernel(pair_ij, pair_ik, pair_jk, weights, outputs=launch.in_float32((1, n, n, n)))[0]
 
 
 def _forward(pair_ij: Array, pair_ik: Array, pair_jk: Array, weights: Array, slope: float) -> tuple[Array, tuple]:

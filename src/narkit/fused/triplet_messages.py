@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.launch import THREADS, Kernel
+from narkit.fused.launch import THREADS, Kernel, in_float32
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
 FEATURES = 8  # of a triplet; as in triplet_messages.cu, with the following
@@ -66,14 +66,9 @@ def backward(
     rows = (((0, "TIMED_scalars"), (2, "TIMED_winners")), ((2, "TIMED_small"),))
     grid, columns = (samples * blocks, 2), (d_maxima.shape[-1], first)
     kernel = _kernel("triplets_backward", terms, scalars, grid, n * THREADS * 4, rows, columns)
-    d_nodes, d_scalars, small = kernel(
-        scalars, directions, winners, d_maxima,
-        outputs=[
-            ((samples, blocks, n, 3 * FEATURES), jnp.float32),
-            ((samples, 3, n, n, num_scalars), jnp.float32),
-            ((samples, blocks, WARPS, 3, num_scalars, FEATURES), jnp.float32),
-        ],
-    )  # fmt: skip
+    of_nodes, of_edges = (samples, blocks, n, 3 * FEATURES), (samples, 3, n, n, num_scalars)
+    outputs = in_float32(of_nodes, of_edges, (samples, blocks, WARPS, 3, num_scalars, FEATURES))
+    d_nodes, d_scalars, small = kernel(scalars, directions, winners, d_maxima, outputs=outputs)
     return d_nodes.sum(1), d_scalars.sum(1), checkpoint_name(small, STACKED).sum((0, 1, 2))
 
 

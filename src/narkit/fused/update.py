@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from narkit.fused.launch import Kernel
+from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.messages import TILE_STRIDE
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import frozen
@@ -66,7 +66,7 @@ def forward(
     rows = (ROWS_READ, ((0, "TIMED_result"),), (0,))
     kernel = _kernel("update_forward", message, terms, weights.gate is not None, 2, 1, rows)
     operands = (message, terms, hidden, *weights.fragments, weights.vectors)
-    return kernel(*operands, outputs=[(hidden.shape, jnp.float32)])[0]
+    return kernel(*operands, outputs=in_float32(hidden.shape))[0]
 
 
 def gradients_of_weights(message: Array, d_terms: Array, d_gate: Array | None, d_vectors: Array) -> UpdateWeights:
@@ -86,11 +86,8 @@ def backward(
     """
     gated = weights.gate is not None
     samples, n = hidden.shape[:2]
-    outputs = [
-        (hidden.shape, jnp.float32),
-        ((samples, n, len(weights.on_message) * H), jnp.float32),
-        ((1, -(-samples * n // 16), len(weights.vectors), H), jnp.float32),  # by tile, whichever samples are in it
-    ]
+    by_tile = (1, -(-samples * n // 16), len(weights.vectors), H)  # whichever samples are in it
+    outputs = in_float32(hidden.shape, (samples, n, len(weights.on_message) * H), by_tile)
     rows_written = ((2, "TIMED_vectors"),)
     if gated:
         rows_written += tuple((len(outputs) + operand, "TIMED_gate") for operand in (1, 2))
