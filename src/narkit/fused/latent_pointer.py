@@ -19,6 +19,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import Kernel, in_float32
+from narkit.fused.messages import Tiling
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.pointer import Options, at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
@@ -26,7 +27,6 @@ from narkit.fused.weights import frozen
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
 TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
-SOURCES = 4
 MANY_THREADS = 256  # of a block
 MOST_STAGED = 8  # features of an edge that stay in shared memory backward, as in latent_pointer.cu
 
@@ -70,27 +70,6 @@ def latent_pointer_logits(
     return _results(nodes, scalars, latents, weights, options)
 
 
-class _Tiling(NamedTuple):
-    """The numbers of tiles that the edges (p, i) of a graph are cut into, and their sizes."""
-
-    targets: int
-    target_blocks: int
-    source_blocks: int
-
-    @classmethod
-    def of(cls, num_nodes: int) -> _Tiling:
-        targets = 4 if num_nodes <= 4 else 8 if num_nodes <= 8 else 16
-        return cls(targets, -(-num_nodes // targets), -(-num_nodes // SOURCES))
-
-    @property
-    def rows(self) -> int:
-        return self.targets * SOURCES
-
-    @property
-    def tiles(self) -> int:
-        return self.target_blocks * self.source_blocks
-
-
 def _kernel(
     name: str, nodes: Array, scalars: Array, features: Array, options: Options, blocks: int, shared_floats: int, *rows
 ) -> Kernel:
@@ -98,7 +77,7 @@ def _kernel(
     macros = {
         "N": n, "P": scalars.shape[-1], "FEATURES": features.shape[-1], "SAMPLES": samples, "WIDTH": width,
         "FIRST": options.first, "SECOND": options.second, "SOFTMAX": int(options.softmax),
-        "TARGETS": _Tiling.of(n).targets,
+        "TARGETS": Tiling.of(n).senders,  # p sends the edges (p, i), and i, which points, receives them
     }  # fmt: skip
     given, grid = tuple(macros.items()), (samples * blocks, 1)
     return Kernel("latent_pointer.cu", name, given, grid, 4 * shared_floats, *rows, threads=MANY_THREADS)
@@ -106,11 +85,11 @@ def _kernel(
 
 def _forward_only(nodes, scalars, latents, weights, options):
     samples, n, _ = nodes.shape
-    tiling = _Tiling.of(n)
+    tiling = Tiling.of(n)
     rows_written = ((0, "TIMED_logits"), (1, "TIMED_probabilities"))[: 1 + options.softmax]
-    shared = tiling.rows * (TILE_STRIDE // 2 + MANY_THREADS // 32 + scalars.shape[-1]) + n * SOURCES
+    shared = tiling.rows * (TILE_STRIDE // 2 + MANY_THREADS // 32 + scalars.shape[-1]) + n * tiling.receivers
     kernel = _kernel(
-        "latent_pointer_forward", nodes, scalars, latents.features, options, tiling.source_blocks, shared,
+        "latent_pointer_forward", nodes, scalars, latents.features, options, tiling.receiver_blocks, shared,
         ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_narrow")), rows_written, (1,),
     )  # fmt: skip
     results = kernel(
@@ -131,9 +110,9 @@ def _backward(options, saved, cotangents):
     nodes, scalars, latents, weights, probabilities = saved
     samples, n, width = nodes.shape
     num_scalars, num_features = scalars.shape[-1], latents.features.shape[-1]
-    tiling = _Tiling.of(n)
+    tiling = Tiling.of(n)
     # Where the product of the second half of the rows was, sums over targets come, which may be more.
-    wide_rows = tiling.rows // 2 + max(tiling.rows // 2, SOURCES + num_scalars + 2)
+    wide_rows = tiling.rows // 2 + max(tiling.rows // 2, tiling.receivers + num_scalars + 2)
     staged = num_features if num_features <= MOST_STAGED else 0
     shared = tiling.rows * (TILE_STRIDE + num_scalars + staged + 1) + wide_rows * WIDE_STRIDE
     rows_read = ((0, "TIMED_nodes"), (1, "TIMED_edges"), (2, "TIMED_narrow"))
@@ -144,13 +123,12 @@ def _backward(options, saved, cotangents):
         rows_read, rows_written,
     )  # fmt: skip
     d_logits, *d_probabilities = cotangents
-    factor = ((samples, tiling.tiles, tiling.rows, H), jnp.bfloat16)
-    of_nodes = [(samples, blocks, n, H) for blocks in (tiling.target_blocks, tiling.source_blocks)]
+    of_nodes = [(samples, blocks, n, H) for blocks in (tiling.sender_blocks, tiling.receiver_blocks)]
     of_tiles = (samples, tiling.tiles, num_scalars + 3 + num_features + 1, H)
+    outputs = [tiling.operand(samples)] * 2 + in_float32(*of_nodes, scalars.shape, latents.features.shape, of_tiles)
     operand, cotangent, d_first, d_second, d_scalars, d_features, small = kernel(
         nodes, scalars, latents.features, weights.directions, weights.offset, latents.weight, latents.bias,
-        *weights.fragments, weights.score, d_logits, *probabilities, *d_probabilities,
-        outputs=[factor, factor, *in_float32(*of_nodes, scalars.shape, latents.features.shape, of_tiles)],
+        *weights.fragments, weights.score, d_logits, *probabilities, *d_probabilities, outputs=outputs,
     )  # fmt: skip
     d_latent = jnp.einsum(
         "btrh,btrg->hg",
