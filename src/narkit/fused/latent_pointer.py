@@ -23,7 +23,7 @@ from narkit.fused.messages import Tiling
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.pointer import Options, at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.fused.weights import frozen
+from narkit.fused.weights import at_least_one, frozen
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
 TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
@@ -64,9 +64,8 @@ def latent_pointer_logits(
 
     Scalars and features of latents are those of the edges (p, i).
     """
-    if scalars.shape[-1] == 0:
-        scalars = jnp.zeros((*scalars.shape[:-1], 1))
-        weights = weights._replace(directions=jnp.zeros((1, H)))
+    scalars = at_least_one(scalars)
+    weights = weights._replace(directions=at_least_one(weights.directions, axis=0))
     return _results(nodes, scalars, latents, weights, options)
 
 

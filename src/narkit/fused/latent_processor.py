@@ -17,6 +17,7 @@ from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents, Triplets, update_weights
+from narkit.fused.weights import at_least_one
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, Scalars, fold
 from narkit.models.layers import Linear, concatenated
@@ -229,10 +230,8 @@ class FusedLatentStep(FusedProcessor):
 
     def _edges(self, scalars: Scalars) -> Float[Array, "batch node node scalar"]:
         edges = scalars.edge
-        if edges.shape[-1] == 0:  # kernels want a scalar
-            return jnp.zeros((*edges.shape[:-1], 1))
-        if not self.two_ways:
-            return edges
+        if edges.shape[-1] == 0 or not self.two_ways:
+            return at_least_one(edges)
         return checkpoint_name(jnp.concatenate([edges, jnp.swapaxes(edges, -3, -2)], axis=-1), SAVED)
 
     def _options(self, num_nodes: int) -> StepOptions:

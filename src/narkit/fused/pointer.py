@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.weights import HIDDEN_SIZE as H
+from narkit.fused.weights import at_least_one
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
 MOST_STAGED = 32  # nodes for which shared memory has a place
@@ -52,11 +53,11 @@ def pointer_logits(
 
 
 def with_scalars(edges: Array, weights: PointerWeights) -> tuple[Array, PointerWeights]:
-    """Adds the scalar that kernels want where edges have none; it is zero."""
-    if weights.edges is None or edges.shape[-1]:
-        return edges, weights
-    edges = jnp.zeros((*edges.shape[:-1], 1))
-    return edges, weights._replace(edges=(jnp.zeros((1, H)), weights.edges[1]))
+    """Adds the scalar that kernels want where edges have none."""
+    edges = at_least_one(edges)
+    if weights.edges is not None:
+        weights = weights._replace(edges=(at_least_one(weights.edges[0], axis=0), weights.edges[1]))
+    return edges, weights
 
 
 def _kernel(name: str, nodes: Array, edges: Array, dense: bool, options: Options, passes: int, *rows) -> Kernel:

@@ -20,6 +20,7 @@ from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.triplet_messages import FEATURES, triplet_maxima
 from narkit.fused.update import UpdateWeights
+from narkit.fused.weights import at_least_one
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, concatenated, split_outputs
@@ -146,7 +147,7 @@ class FusedMessageStep(FusedProcessor):
             constant = sum((basis.offset for basis in triplet[1:]), triplet[0].offset)
             bias = jnp.concatenate([in_attention.offset[:size] + constant, in_attention.offset[size:], bias])
             bound_attention = Attention(
-                _at_least_one(jnp.stack([basis.directions for basis in triplet])), attention.attention[0]
+                at_least_one(jnp.stack([basis.directions for basis in triplet]), axis=1), attention.attention[0]
             )
             products = [message_passing.edge.weight, *products]
             # The bias of the product Me counts as part of what the receiver adds.
@@ -165,7 +166,7 @@ class FusedMessageStep(FusedProcessor):
             ),
             message_weights=MessageWeights.of(
                 bound_attention,
-                _at_least_one(edge.directions),
+                at_least_one(edge.directions, axis=0),
                 edge.offset,
                 products,
                 jnp.stack([linear.bias for linear in message_passing.mlp]),
@@ -198,9 +199,7 @@ class FusedMessageStep(FusedProcessor):
         """Returns the next hidden states, and the terms of nodes for those who read further ones."""
         terms = node_product(scalars.rows, (hidden,), self.node_weights)
         terms = checkpoint_name(terms, SAVED)  # the kernels backward read them again
-        edges = scalars.edge
-        if edges.shape[-1] == 0:
-            edges = jnp.zeros((*edges.shape[:-1], 1))
+        edges = at_least_one(scalars.edge)
         connected = jax.vmap(self.senders)(adjacency)
         if connected is not None:
             connected = connected.astype(jnp.int8)
@@ -255,10 +254,3 @@ class FusedTriplets(FusedProcessor):
 
     def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
         return self.triplets(scalars, hidden), None
-
-
-def _at_least_one(directions: Float[Array, "*many scalar hidden"]) -> Float[Array, "*many at_least_one hidden"]:
-    """Adds the direction of the scalar that kernels want where edges have none; it is zero."""
-    if directions.shape[-2]:
-        return directions
-    return jnp.zeros((*directions.shape[:-2], 1, directions.shape[-1]))

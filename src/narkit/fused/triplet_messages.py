@@ -19,6 +19,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel, in_float32
+from narkit.fused.weights import at_least_one
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
 FEATURES = 8  # of a triplet; as in triplet_messages.cu, with the following
@@ -31,9 +32,7 @@ def triplet_maxima(
     directions: Float[Array, "3 scalar 8"],
 ) -> Float[Array, "sample node node 8"]:
     """Returns m_jk for all pairs. The last 24 of `terms` are x_i, x_j and x_k; `directions` are E1, E2 and E3."""
-    if scalars.shape[-1] == 0:  # kernels want a scalar
-        scalars, directions = jnp.zeros((*scalars.shape[:-1], 1)), jnp.zeros((3, 1, FEATURES))
-    return _maxima(terms, scalars, directions)
+    return _maxima(terms, at_least_one(scalars), at_least_one(directions, axis=1))
 
 
 def _kernel(name, terms, scalars, grid, shared_bytes, rows, gradients=(FEATURES, 0), save=True) -> Kernel:

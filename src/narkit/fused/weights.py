@@ -27,6 +27,11 @@ def fragments(weights: Float[Array, "*many 128 128"], dtype: Any = jnp.bfloat16)
     return ordered.reshape(*many, inputs // 16, outputs // 16, 32, 8)
 
 
+def at_least_one(values: Array, axis: int = -1) -> Array:
+    """Returns the values, or where they have none along an axis one that is zero: kernels want a scalar."""
+    return values if values.shape[axis] else jnp.zeros([max(1, size) for size in values.shape])
+
+
 def frozen(weights: Array, transposed: bool = False) -> Array:
     """Returns fragments of weights that gradients do not flow through: they flow through the weights themselves."""
     weights = jax.lax.stop_gradient(weights)
