@@ -50,9 +50,6 @@ from narkit.models.processors.triplet_gmpnn import (
 from narkit.models.triplet_edge_attention import TripletEdgeAttention
 from narkit.models.unrolling import Unrolling
 
-_TRIPLET_FIELDS = {"message_passing", "triplets", "latent_size"}
-_MESSAGE_PASSING_FIELDS = {"message_passing", "latent_size"}
-
 ATTENTION_OPTIONS = (
     "reversed_edges", "further_values", "residual", "maxima", "reads", "scale", "both_directions", "values_of_kj",
     "norm", "third_edges", "values_of",
@@ -81,15 +78,11 @@ KNOWN_FIELDS: dict[type, set[str]] = {
     NarrowMaxima: {"nodes", "edges", "graph", "out"},
     TEAM: {"attention", "message_passing", "latent_size"},
     TripletReasoning: {"nodes", "edges", "graph", "out"},
-    TripletGMPNN: _TRIPLET_FIELDS,
-    TripletMPNN: _TRIPLET_FIELDS,
-    TripletPGN: _TRIPLET_FIELDS,
-    TripletGPGN: _TRIPLET_FIELDS,
-    MPNN: _MESSAGE_PASSING_FIELDS,
-    GatedMPNN: _MESSAGE_PASSING_FIELDS,
-    PGN: _MESSAGE_PASSING_FIELDS,
-    GatedPGN: _MESSAGE_PASSING_FIELDS,
-    DeepSets: _MESSAGE_PASSING_FIELDS,
+    **{
+        with_triplets: {"message_passing", "triplets", "latent_size"}
+        for with_triplets in (TripletGMPNN, TripletMPNN, TripletPGN, TripletGPGN)
+    },
+    **{others: {"message_passing", "latent_size"} for others in (MPNN, GatedMPNN, PGN, GatedPGN, DeepSets)},
     Unrolling: {"teacher_forcing", "reprediction", "hint_gradient"},
 }  # fmt: skip
 """The classes that the kernels stand for, and the fields that these know."""
@@ -101,11 +94,9 @@ class Refusal(Exception):
 
 def check_network(reasoner: Reasoner, unrolling: Unrolling | None) -> None:
     """Refuses networks of which no part runs in kernels. Processors are looked at apart: see `recognise_processor`."""
-    _check_class(reasoner)
-    _check_fields(reasoner, apart=("processor",))
+    _check_known(reasoner, apart=("processor",))
     if unrolling is not None:
-        _check_class(unrolling)
-        _check_fields(unrolling)
+        _check_known(unrolling)
     if reasoner.hidden_size != HIDDEN_SIZE:
         raise Refusal(f"the kernels are written for a hidden size of {HIDDEN_SIZE}, not {reasoner.hidden_size}")
     _check_formulas("network")
@@ -116,8 +107,7 @@ def check_attention(layer: TripletEdgeAttention, *, rectified: bool, inside: boo
 
     `inside` a processor there are kernels for some of its options, too.
     """
-    _check_class(layer)
-    _check_fields(layer)
+    _check_known(layer)
     chosen = [] if inside else [name for name in ATTENTION_OPTIONS if _is_on(getattr(layer, name))]
     if chosen:
         raise Refusal(f"the layer on its own has no kernels with the option {chosen[0]}")
@@ -153,8 +143,7 @@ BindProcessor = Callable[[Any, Bases], FusedProcessor]
 def recognise_processor(processor: Processor, place: Place = NO_PLACE) -> tuple[BindProcessor, str]:
     """Returns what binds a processor, and which of its parts run by plain formulas and why; "" if none do."""
     try:
-        _check_class(processor)
-        _check_fields(processor)
+        _check_known(processor)
         if isinstance(processor, TEAM):
             return _recognise_team(processor, place)
         return _recognise_message_passing(processor)
@@ -207,8 +196,9 @@ def _check_class(value: Any) -> None:
     raise Refusal(f"{name} has no kernels")
 
 
-def _check_fields(value: Any, apart: tuple[str, ...] = ()) -> None:
+def _check_known(value: Any, apart: tuple[str, ...] = ()) -> None:
     """Refuses unknown classes, and fields that are on though no kernel knows them, in a module and all its parts."""
+    _check_class(value)
     for field in dataclasses.fields(value):
         part = getattr(value, field.name)
         if field.name not in KNOWN_FIELDS[type(value)] and not _is_off(part, type(value), field):
@@ -216,8 +206,7 @@ def _check_fields(value: Any, apart: tuple[str, ...] = ()) -> None:
             raise Refusal(f"{type(value).__name__} has the option {field.name}={shown}, which no kernel knows")
         if field.name not in apart:
             for module in _modules(part):
-                _check_class(module)
-                _check_fields(module)
+                _check_known(module)
 
 
 _SIMPLE = (bool, int, float, str)
