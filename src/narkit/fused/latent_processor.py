@@ -16,7 +16,7 @@ from narkit.fused.latent_step import StepOptions, StepWeights, latent_step
 from narkit.fused.messages import Attention, MessageWeights
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
-from narkit.fused.processors import Adjacencies, FusedProcessor, Hiddens, Latents, Triplets, update_weights
+from narkit.fused.processors import Adjacencies, Attended, FusedProcessor, Hiddens, Stepped, Triplets, update_weights
 from narkit.fused.weights import at_least_one
 from narkit.loops.deferred_gradients import SAVED
 from narkit.models.features import Bases, Basis, Scalars, fold
@@ -203,15 +203,13 @@ class FusedLatentStep(FusedProcessor):
             shows_latents=processor.latent_size > 0,
         )
 
-    def step_attending(
-        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
-    ) -> tuple[Hiddens, Latents, Triplets | None]:
+    def step_attending(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets) -> Stepped:
         terms, edges = self._terms(scalars, hidden), self._edges(scalars)
         options = self._options(hidden.shape[-2])
         next_hidden, made = latent_step(terms, edges, hidden, self.weights, options, added)
         return next_hidden, self._latents(made.features), made.attention
 
-    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets) -> Attended:
         if added is None and not self.shows_latents:  # nobody reads anything of it
             return None, None
         terms, edges = self._terms(scalars, hidden), self._edges(scalars)

@@ -34,7 +34,9 @@ Hiddens = Float[Array, "batch node hidden"]
 Adjacencies = Bool[Array, "batch node node"]
 Latents = Float[Array, "batch node node latent"] | NarrowLatents | None
 """Narrow ones are made wide by the kernels that read them."""
-Triplets = Float[Array, "batch node node node"]
+Triplets = Float[Array, "batch node node node"] | None
+Attended = tuple[Latents, Triplets]
+Stepped = tuple[Hiddens, Latents, Triplets]
 
 
 class FusedProcessor(eqx.Module):
@@ -45,13 +47,11 @@ class FusedProcessor(eqx.Module):
     """
 
     @abc.abstractmethod
-    def step_attending(
-        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
-    ) -> tuple[Hiddens, Latents, Triplets | None]:
+    def step_attending(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets) -> Stepped:
         """Returns the next hidden states, and what `attend` returns."""
 
     @abc.abstractmethod
-    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets) -> Attended:
         """Returns what decoders read beside the encoded edges, if anything, and the weights of the attention."""
 
 
@@ -60,14 +60,12 @@ class PlainProcessor(FusedProcessor):
 
     bound: BoundProcessor
 
-    def step_attending(
-        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
-    ) -> tuple[Hiddens, Latents, Triplets | None]:
+    def step_attending(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets) -> Stepped:
         if added is None:
             return *jax.vmap(self.bound.with_latents)(scalars, adjacency, hidden), None
         return jax.vmap(self.bound.step_attending)(scalars, adjacency, hidden, added)
 
-    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets) -> Attended:
         if added is None:
             return jax.vmap(self.bound.edge_latents)(scalars, hidden), None
         return jax.vmap(self.bound.attend)(scalars, hidden, added)
@@ -184,13 +182,11 @@ class FusedMessageStep(FusedProcessor):
         dense = jnp.concatenate([own.dense[0], nodes.dense_weights[0]], axis=1)
         return dataclasses.replace(self, node_weights=NodeWeights.of(directions, offset, (dense,)))
 
-    def step_attending(
-        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
-    ) -> tuple[Hiddens, Latents, Triplets | None]:
+    def step_attending(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets) -> Stepped:
         assert added is None, "a step without latents of edges is told of edge pointers"
         return self.with_terms_of_nodes(scalars, adjacency, hidden)[0], None, None
 
-    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets) -> Attended:
         return None, None
 
     def with_terms_of_nodes(
@@ -245,12 +241,10 @@ class FusedTriplets(FusedProcessor):
     messages: FusedMessageStep
     triplets: FusedTripletReasoning
 
-    def step_attending(
-        self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets | None
-    ) -> tuple[Hiddens, Latents, Triplets | None]:
+    def step_attending(self, scalars: Scalars, adjacency: Adjacencies, hidden: Hiddens, added: Triplets) -> Stepped:
         assert added is None, "a processor without an attention is told of edge pointers"
         next_hidden, terms = self.messages.with_terms_of_nodes(scalars, adjacency, hidden)
         return next_hidden, self.triplets.of_terms(terms, scalars), None
 
-    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets | None) -> tuple[Latents, Triplets | None]:
+    def attend(self, scalars: Scalars, hidden: Hiddens, added: Triplets) -> Attended:
         return self.triplets(scalars, hidden), None
