@@ -24,7 +24,7 @@ from narkit.models.bound_decoders import Probes, decoded_together, logits_by_pro
 from narkit.models.decoders import Decoders
 from narkit.models.features import Bases, Scalars
 from narkit.models.feedback import Feedback
-from narkit.models.merged_linears import MergedLinears, merge
+from narkit.models.merged_linears import merge
 from narkit.models.value_decoders import GraphDecoders
 from narkit.spec import Spec
 
@@ -103,6 +103,7 @@ def bind_decoders(
     `row_columns` says where the next step reads the values of probes, in the rows of nodes, if it reads any.
     """
     on_nodes, columns = decoders.on_nodes(bases)
+    merged = on_nodes.merged
     graph = _graph_decoders(decoders, spec, bases, columns, row_columns)
     pointers = tuple(
         FusedPointerDecoder.of(spec[name], columns[name], decoder, bases.edge, decoders.latent_sizes)
@@ -113,7 +114,7 @@ def bind_decoders(
     return FusedDecoders(
         probes=probes,
         columns=tuple(columns.values()),
-        on_nodes=_node_weights(on_nodes, len(bases.graph.directions)),
+        on_nodes=None if merged is None else NodeWeights.beside_graph(merged, len(bases.graph.directions)),
         pointers=pointers,
         edges=FusedEdgeDecoders(decoders.on_edges(spec, bases), kinds, decoders.num_pointer_columns),
         graph=graph,
@@ -122,16 +123,6 @@ def bind_decoders(
             for decoder in decoders.by_probe.values()
         ),
     )
-
-
-def _node_weights(on_nodes: MergedLinears, num_graph_scalars: int) -> NodeWeights | None:
-    """Returns the Linears of nodes for a kernel."""
-    merged = on_nodes.merged
-    if merged is None:
-        return None
-    # The rows of nodes have the graph's scalars, too, which these Linears do not read.
-    directions = jnp.pad(merged.basis.directions, ((0, num_graph_scalars), (0, 0)))
-    return NodeWeights.of(directions, merged.basis.offset, merged.dense_weights)
 
 
 def _graph_decoders(

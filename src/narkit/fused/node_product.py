@@ -19,6 +19,7 @@ from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.narrow_product import gradients_of_directions
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import TILE, tf32_fragments
+from narkit.models.features import FoldedLinear
 
 CHUNK = 32  # as in node_product.cu
 STAGES = {"FORWARD_STAGES": 3, "BACKWARD_STAGES": 5}
@@ -40,6 +41,12 @@ class NodeWeights(NamedTuple):
         padded = [jnp.pad(weight, ((0, 0), (offset.size - weight.shape[1], 0))) for weight in dense_]
         joint = jnp.concatenate([*padded, directions_]).T
         return cls(directions, offset, dense, tf32_fragments(jnp.concatenate(padded)), tf32_fragments(joint))
+
+    @classmethod
+    def beside_graph(cls, linear: FoldedLinear, num_graph_scalars: int) -> NodeWeights:
+        """Takes a Linear that does not read the graph's scalars, which the rows of nodes have behind their own."""
+        directions = jnp.pad(linear.basis.directions, ((0, num_graph_scalars), (0, 0)))
+        return cls.of(directions, linear.basis.offset, linear.dense_weights)
 
 
 def node_product(

@@ -95,10 +95,8 @@ class FusedEdgePointerDecoder(eqx.Module):
         linears = [*usual, further.query_edge, *further.keys]
         edges = merge(linears, bases.edge, latent_sizes, multiple_of=ALIGNMENT).merged
         assert nodes is not None and edges is not None
-        # The rows of nodes have the graph's scalars, too, which these Linears do not read.
-        directions = jnp.pad(nodes.basis.directions, ((0, len(bases.graph.directions)), (0, 0)))
         return cls(
-            on_nodes=NodeWeights.of(directions, nodes.basis.offset, nodes.dense_weights),
+            on_nodes=NodeWeights.beside_graph(nodes, len(bases.graph.directions)),
             on_edges=edges,
             usual=sum(linear.bias.shape[0] for linear in usual),
             read=further.read,
