@@ -38,15 +38,10 @@ def mode() -> Mode:
 
 def refusal() -> str | None:
     """Returns why no kernels are launched here, or None if they are."""
-    asked = _forced if _forced is not None else _asked_mode()
-    if asked is not None:
-        return None if asked is Mode.FUSED else f"the plain formulas were asked for ({ENVIRONMENT}=plain, or in code)"
-    return _refusal_of_machine()
-
-
-def _asked_mode() -> Mode | None:
-    asked = os.environ.get(ENVIRONMENT)
-    return _mode_of(asked) if asked else None
+    asked = _forced or os.environ.get(ENVIRONMENT)
+    if asked and _mode_of(asked) is Mode.PLAIN:
+        return f"the plain formulas were asked for ({ENVIRONMENT}=plain, or in code)"
+    return None if asked else _refusal_of_machine()
 
 
 def _mode_of(name: str) -> Mode:
