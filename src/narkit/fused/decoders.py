@@ -104,7 +104,11 @@ def bind_decoders(
     """
     on_nodes, columns = decoders.on_nodes(bases)
     merged = on_nodes.merged
-    graph = _graph_decoders(decoders, spec, bases, columns, row_columns)
+    values = None if row_columns is None else row_values(spec, columns, row_columns)
+    if values is not None:  # a kernel makes the rows of the next step, too
+        graph = RowReadout.of(values, decoders, bases)
+    else:
+        graph = GraphDecoders(bases.node, decoders.on_pooled, merge(decoders.on_graph, bases.graph))
     pointers = tuple(
         FusedPointerDecoder.of(spec[name], columns[name], decoder, bases.edge, decoders.latent_sizes)
         for name, decoder in decoders.by_probe.items()
@@ -123,17 +127,3 @@ def bind_decoders(
             for decoder in decoders.by_probe.values()
         ),
     )
-
-
-def _graph_decoders(
-    decoders: Decoders,
-    spec: Spec,
-    bases: Bases,
-    columns: Mapping[str, tuple[int, ...]],
-    row_columns: Mapping[str, int] | None,
-) -> GraphDecoders | RowReadout:
-    """Returns the decoders of the graph: a kernel, where it can make the rows of the next step, too."""
-    values = None if row_columns is None else row_values(spec, columns, row_columns)
-    if values is not None:
-        return RowReadout.of(values, decoders.num_pointer_columns, bases, decoders.on_pooled, decoders.on_graph)
-    return GraphDecoders(bases.node, decoders.on_pooled, merge(decoders.on_graph, bases.graph))

@@ -17,9 +17,10 @@ from narkit.fused.edge_features import EdgeFeatures
 from narkit.fused.edge_product import edge_product
 from narkit.fused.edge_readout import EdgeValue, EdgeValueKind, edge_readout
 from narkit.fused.readout import ReadoutWeights, Value, ValueKind, readout
+from narkit.models.decoders import Decoders
 from narkit.models.encoders import num_scalars
 from narkit.models.features import Bases, FoldedLinear, Scalars
-from narkit.models.layers import Linear, concatenated, split_outputs
+from narkit.models.layers import concatenated, split_outputs
 from narkit.models.merged_linears import MergedLinears
 from narkit.models.value_decoders import EdgeDecoders
 from narkit.spec import Kind, Location, Spec
@@ -77,21 +78,14 @@ class RowReadout(eqx.Module):
     widths: tuple[int, ...] = eqx.field(static=True)  # of the logits of the graph
 
     @classmethod
-    def of(
-        cls,
-        values: Sequence[Value],
-        first: int,
-        bases: Bases,
-        on_pooled: Sequence[Linear],
-        on_graph: Sequence[Linear],
-    ) -> RowReadout:
-        widths = tuple(linear.bias.shape[0] for linear in on_graph)
+    def of(cls, values: Sequence[Value], decoders: Decoders, bases: Bases) -> RowReadout:
+        widths = tuple(linear.bias.shape[0] for linear in decoders.on_graph)
         weights = None
-        if on_graph:
-            pooled, graph = concatenated(on_pooled), bases.graph.through(concatenated(on_graph))
+        if decoders.on_graph:
+            pooled, graph = concatenated(decoders.on_pooled), bases.graph.through(concatenated(decoders.on_graph))
             weight = jnp.concatenate([pooled.weight, graph.directions, (graph.offset + pooled.bias)[None]])
             weights = ReadoutWeights(bases.node.directions, bases.node.offset, weight)
-        return cls(weights, tuple(values), first, widths)
+        return cls(weights, tuple(values), decoders.num_pointer_columns, widths)
 
     def __call__(
         self,
