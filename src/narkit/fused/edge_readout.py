@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel, in_float32
 from narkit.fused.narrow_latents import NarrowLatents
+from narkit.fused.pointer import at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.loops.deferred_gradients import SAVED, STACKED
 
@@ -126,8 +127,7 @@ def _backward(options, saved, cotangents):
     # The offset goes with a scalar that is always one.
     with_one = jax.lax.pad(scalars, np.float32(1), [(0, 0, 0)] * 3 + [(0, 1, 0)])
     joint = jnp.einsum("bijp,bijl->pl", with_one, d_sums)
-    before, behind = options.first, width - options.first - 2 * num_logits
-    d_nodes = jnp.concatenate([jnp.zeros((samples, n, before)), d_own, jnp.zeros((samples, n, behind))], axis=-1)
+    d_nodes = at_columns({options.first: d_own}, width)
     d_latents = None
     if latents is not None:
         d_features, small = rest

@@ -124,12 +124,12 @@ def _backward(options, saved, cotangents):
 
 
 def at_columns(parts: dict[int, Array], width: int) -> Array:
-    """Concatenates parts of H columns that begin where their keys say, with zeros elsewhere."""
+    """Concatenates parts that begin at the columns that their keys say, with zeros elsewhere."""
     pieces, at = [], 0
     shape = next(iter(parts.values())).shape[:-1]
     for start, part in sorted(parts.items()):
         pieces += [jnp.zeros((*shape, start - at)), part]
-        at = start + H
+        at = start + part.shape[-1]
     return jnp.concatenate([*pieces, jnp.zeros((*shape, width - at))], axis=-1)
 
 
