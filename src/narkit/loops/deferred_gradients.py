@@ -224,12 +224,8 @@ def _made_on_rows(program: TracedProgram, variables: Sequence[Any], backend: Bac
 def _find_derived(program: TracedProgram, variables: Sequence[Any], kept: Sequence[Var]) -> dict[Var, Factor]:
     """Returns the variables that are parts of residuals, and the maps that make them of these."""
     producer = {var: eqn for eqn in program.operations for var in eqn.outvars}
-    found = {}
-    for var in variables:
-        start, maps = linear_chain(producer, var, PARTS)
-        if start in kept:
-            found[var] = Factor(start, maps)
-    return found
+    chains = [(var, linear_chain(producer, var, PARTS)) for var in variables]
+    return {var: Factor(start, maps) for var, (start, maps) in chains if start in kept}
 
 
 def _find_deferred(program: TracedProgram, gradients: Sequence[Any], kept: set[Var]) -> list[tuple[Deferred, ...]]:

@@ -86,14 +86,8 @@ def _forward(step, params, data, carry, num_steps, capacity, last, backend):
     carry, ys, kept = lax.fori_loop(_ZERO, num_steps, body, start)
     # What is wanted of a sample's last step is among what is kept of all steps.
     zs = jax.tree.map(lambda stack: stack[last, jnp.arange(len(last))], reversible.kept_z(kept))
-    return (carry, reversible.all_ys(ys, kept, num_steps), zs), (
-        params,
-        data,
-        kept,
-        jax.tree.map(jnp.zeros_like, carry),
-        num_steps,
-        last,
-    )
+    results = (carry, reversible.all_ys(ys, kept, num_steps), zs)
+    return results, (params, data, kept, jax.tree.map(jnp.zeros_like, carry), num_steps, last)
 
 
 def _backward(step, capacity, backend, residuals, cotangents):
