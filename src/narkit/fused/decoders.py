@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.edge_features import EdgeFeatures
@@ -19,7 +18,7 @@ from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.pointer_decoders import FusedPointerDecoder
 from narkit.fused.value_decoders import FusedEdgeDecoders, RowReadout, row_values
 from narkit.fused.whole_pointers import FusedEdgePointerDecoder, WholePointers
-from narkit.loops.deferred_gradients import SAVED, stack_cotangent
+from narkit.loops.deferred_gradients import keep_values, stack_cotangent
 from narkit.models.bound_decoders import Probes, decoded_together, logits_by_probe
 from narkit.models.decoders import Decoders
 from narkit.models.features import Bases, Scalars
@@ -91,7 +90,7 @@ class FusedDecoders(eqx.Module):
             nodes = node_product(scalars.rows, (hidden, next_hidden), self.on_nodes)
         if isinstance(self.graph, RowReadout) or any(decoder is not None for decoder in self.pointers):
             # Backward the kernels read them again, and their cotangent is a factor of gradients.
-            nodes = checkpoint_name(stack_cotangent(nodes), SAVED)
+            nodes = keep_values(stack_cotangent(nodes))
         return nodes
 
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel, in_float32
 from narkit.fused.pointer import PointerWeights, at_columns, operands_of, with_scalars
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.loops.deferred_gradients import SAVED, STACKED
+from narkit.loops.deferred_gradients import keep_values, stack_values
 
 TARGETS = 16  # at most so many nodes k at a time
 EDGES = 64  # at most so many edges in a block, forward
@@ -101,7 +100,7 @@ def _backward(columns, saved, d_logits):
     by_group, of_weights = (samples, groups, n, H), (samples, groups, m["P"] + 3, H)
     outputs = in_float32((samples, n, H), by_group, by_group, edges.shape, of_weights)
     d_first, d_second, d_third, d_edges, small = kernel(*operands_of(nodes, edges, weights), d_logits, outputs=outputs)
-    small = checkpoint_name(small, STACKED).sum((0, 1))
+    small = stack_values(small).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1].sum(keepdims=True))
     parts = {columns[0]: d_first, columns[1]: _sum_of_groups(d_second), columns[2]: _sum_of_groups(d_third)}
     return at_columns(parts, width), d_edges, d_weights
@@ -134,7 +133,7 @@ def _with_means(logits):
 
 
 def _means_forward(logits):
-    logits = checkpoint_name(logits, SAVED)
+    logits = keep_values(logits)
     return (logits, _means(logits)), logits
 
 

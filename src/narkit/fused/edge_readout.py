@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel, in_float32
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.pointer import at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.loops.deferred_gradients import SAVED, STACKED
+from narkit.loops.deferred_gradients import keep_values, stack_values
 
 
 class EdgeValueKind(enum.IntEnum):
@@ -106,7 +105,7 @@ def _forward_only(nodes, scalars, directions, offset, given, latents, options):
 
 def _forward(nodes, scalars, directions, offset, given, latents, options):
     logits, values = _forward_only(nodes, scalars, directions, offset, given, latents, options)
-    logits = checkpoint_name(logits, SAVED)
+    logits = keep_values(logits)
     return (logits, values), (nodes, scalars, directions, offset, latents, logits)
 
 
@@ -123,7 +122,7 @@ def _backward(options, saved, cotangents):
         "edge_readout_backward", nodes.shape, scalars, offset, options, 1, 2 * THREADS, rows_read, rows_written
     )
     d_own, d_scalars, d_sums, *rest = kernel(logits, directions, *cotangents, *(latents or ()), outputs=outputs)
-    d_sums = checkpoint_name(d_sums, STACKED)
+    d_sums = stack_values(d_sums)
     # The offset goes with a scalar that is always one.
     with_one = jax.lax.pad(scalars, np.float32(1), [(0, 0, 0)] * 3 + [(0, 1, 0)])
     joint = jnp.einsum("bijp,bijl->pl", with_one, d_sums)
@@ -131,7 +130,7 @@ def _backward(options, saved, cotangents):
     d_latents = None
     if latents is not None:
         d_features, small = rest
-        small = checkpoint_name(small, STACKED).sum((0, 1))
+        small = stack_values(small).sum((0, 1))
         of_out, of_bias, of_weight = small[:num_features], small[num_features], small[num_features + 1 :].T
         d_latents = _Latents(d_features, of_out, of_bias, of_weight)
     return d_nodes, d_scalars, joint[:-1], joint[-1], d_sums if options.has_given else None, d_latents

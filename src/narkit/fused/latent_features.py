@@ -24,14 +24,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from narkit.fused import triplet_messages
 from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.messages import ROWS_READ, WARPS, Attention, OfFeatures, Tiling, attention_backward, attention_bytes
 from narkit.fused.triplet_messages import FEATURES as NUM_MAXIMA
-from narkit.loops.deferred_gradients import SAVED
+from narkit.loops.deferred_gradients import keep_values
 
 
 class FeatureWeights(NamedTuple):
@@ -163,8 +162,7 @@ def _primal(terms, scalars, weights, added, options):
 
 
 def _forward(terms, scalars, weights, added, options):
-    saved = forward_saving(terms, scalars, weights, options, added)
-    saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
+    saved = keep_values(forward_saving(terms, scalars, weights, options, added))
     return saved.made(attends=added is not None), (terms, scalars, weights, saved)
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import Kernel, in_float32
@@ -24,7 +23,7 @@ from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.pointer import Options, at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import at_least_one, frozen
-from narkit.loops.deferred_gradients import SAVED, STACKED
+from narkit.loops.deferred_gradients import keep_values, stack_values
 
 TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
 MANY_THREADS = 256  # of a block
@@ -101,7 +100,7 @@ def _forward_only(nodes, scalars, latents, weights, options):
 
 def _forward(nodes, scalars, latents, weights, options):
     logits, *rest = _forward_only(nodes, scalars, latents, weights, options)
-    probabilities = [checkpoint_name(values, SAVED) for values in rest]
+    probabilities = keep_values(rest)
     return (logits, *probabilities), (nodes, scalars, latents, weights, probabilities)
 
 
@@ -129,13 +128,9 @@ def _backward(options, saved, cotangents):
         nodes, scalars, latents.features, weights.directions, weights.offset, latents.weight, latents.bias,
         *weights.fragments, weights.score, d_logits, *probabilities, *d_probabilities, outputs=outputs,
     )  # fmt: skip
-    d_latent = jnp.einsum(
-        "btrh,btrg->hg",
-        checkpoint_name(operand, STACKED),
-        checkpoint_name(cotangent, STACKED),
-        preferred_element_type=jnp.float32,
-    )
-    small = checkpoint_name(small, STACKED).sum((0, 1))
+    factors = stack_values((operand, cotangent))
+    d_latent = jnp.einsum("btrh,btrg->hg", *factors, preferred_element_type=jnp.float32)
+    small = stack_values(small).sum((0, 1))
     of_pointer, of_latents = small[: num_scalars + 3], small[num_scalars + 3 :]
     no_gradient: Any = None
     d_weights = LatentPointerWeights(

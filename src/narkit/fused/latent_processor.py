@@ -7,7 +7,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused import latent_features
@@ -18,7 +17,7 @@ from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.processors import Adjacencies, Attended, FusedProcessor, Hiddens, Stepped, Triplets, update_weights
 from narkit.fused.weights import at_least_one
-from narkit.loops.deferred_gradients import SAVED
+from narkit.loops.deferred_gradients import keep_values
 from narkit.models.features import Bases, Basis, Scalars, fold
 from narkit.models.layers import Linear, concatenated
 from narkit.models.processors.message_passing import MessagePassing
@@ -224,13 +223,13 @@ class FusedLatentStep(FusedProcessor):
 
     def _terms(self, scalars: Scalars, hidden: Hiddens) -> Float[Array, "batch node terms"]:
         """Computes the terms of nodes, which the kernels backward read again."""
-        return checkpoint_name(node_product(scalars.rows, (hidden,), self.node_weights), SAVED)
+        return keep_values(node_product(scalars.rows, (hidden,), self.node_weights))
 
     def _edges(self, scalars: Scalars) -> Float[Array, "batch node node scalar"]:
         edges = scalars.edge
         if edges.shape[-1] == 0 or not self.two_ways:
             return at_least_one(edges)
-        return checkpoint_name(jnp.concatenate([edges, jnp.swapaxes(edges, -3, -2)], axis=-1), SAVED)
+        return keep_values(jnp.concatenate([edges, jnp.swapaxes(edges, -3, -2)], axis=-1))
 
     def _options(self, num_nodes: int) -> StepOptions:
         """Returns the options for graphs of a size, on which the scale of the logits depends."""

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused import latent_features, messages, update
@@ -15,7 +14,7 @@ from narkit.fused.latent_features import Options as FeatureOptions
 from narkit.fused.messages import MessageWeights
 from narkit.fused.update import UpdateWeights
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.loops.deferred_gradients import SAVED, STACKED
+from narkit.loops.deferred_gradients import keep_values, stack_values
 
 
 class StepWeights(NamedTuple):
@@ -63,10 +62,9 @@ def _primal(terms, scalars, hidden, weights, added, options):
 
 def _forward(terms, scalars, hidden, weights, added, options):
     # A time loop keeps what is named so for its backward pass, in place of running the kernels once more.
-    keep = lambda values: jax.tree.map(lambda value: checkpoint_name(value, SAVED), values)  # noqa: E731
-    saved = keep(latent_features.forward_saving(terms, scalars, weights.features, options.features, added))
-    sent = keep(messages.forward_saving(terms, saved.features, weights.messages, options.messages))
-    result = keep(update.forward(sent.message, terms, hidden, weights.update))
+    saved = keep_values(latent_features.forward_saving(terms, scalars, weights.features, options.features, added))
+    sent = keep_values(messages.forward_saving(terms, saved.features, weights.messages, options.messages))
+    result = keep_values(update.forward(sent.message, terms, hidden, weights.update))
     return (result, saved.made(attends=added is not None)), (terms, scalars, hidden, weights, saved, sent)
 
 
@@ -82,7 +80,7 @@ def _backward(options, residuals, cotangents):
     d_made = d_made._replace(features=d_features)
     out = latent_features.backward(terms, scalars, weights.features, saved, d_made, options.features)
     d_terms = jnp.concatenate([*out.attention_terms, *d_first, d_last, *out.maxima_terms], axis=-1)
-    d_terms = checkpoint_name(d_terms, STACKED)
+    d_terms = stack_values(d_terms)
     of_update = slice(5 * H, 5 * H + d_last.shape[-1])
     d_update = update.gradients_of_weights(sent.message, d_terms[..., of_update], d_gate, d_vectors)
     return d_terms, out.scalars, d_hidden, StepWeights(out.weights, d_message_weights, d_update), out.added

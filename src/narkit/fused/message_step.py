@@ -6,13 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from narkit.fused import messages, update
 from narkit.fused.messages import MessageWeights, Options
 from narkit.fused.update import UpdateWeights
-from narkit.loops.deferred_gradients import SAVED, STACKED
+from narkit.loops.deferred_gradients import keep_values, stack_values
 
 
 def message_step(
@@ -44,9 +43,8 @@ def _primal(terms, scalars, hidden, message_weights, update_weights, connected, 
 
 def _forward(terms, scalars, hidden, message_weights, update_weights, connected, options):
     # A time loop keeps what is named so for its backward pass, in place of running the kernels once more.
-    saved = messages.forward_saving(terms, scalars, message_weights, options, connected)
-    saved = jax.tree.map(lambda value: checkpoint_name(value, SAVED), saved)
-    result = checkpoint_name(update.forward(saved.message, terms, hidden, update_weights), SAVED)
+    saved = keep_values(messages.forward_saving(terms, scalars, message_weights, options, connected))
+    result = keep_values(update.forward(saved.message, terms, hidden, update_weights))
     return (result, terms), (terms, scalars, hidden, message_weights, update_weights, saved)
 
 
@@ -62,7 +60,7 @@ def _backward(options, residuals, cotangents):
     first = len(d_first) * hidden.shape[-1]
     own = first + d_last.shape[-1]
     d_terms = jnp.concatenate([*d_first, d_last, d_read_by_others[..., own:]], axis=-1)
-    d_terms = checkpoint_name(d_terms, STACKED)
+    d_terms = stack_values(d_terms)
     d_update_weights = update.gradients_of_weights(saved.message, d_terms[..., first:own], d_gate, d_vectors)
     return d_terms, d_scalars, d_hidden, d_message_weights, d_update_weights, None
 

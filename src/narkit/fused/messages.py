@@ -28,14 +28,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from narkit.fused import launch
 from narkit.fused.launch import Kernel, Output, in_float32
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import frozen
-from narkit.loops.deferred_gradients import STACKED
+from narkit.loops.deferred_gradients import stack_values
 
 TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
 BACKWARD_THREADS = 256  # of a block in the backward kernel of the products, as in messages.cu
@@ -273,7 +272,7 @@ def attention_backward(
         terms, scalars, *attention, record, *features, d_mixed, *d_weights,
         outputs=in_float32((samples, n, H), by_part, by_part, of_edges, of_weights, *of_logits),
     )  # fmt: skip
-    small = checkpoint_name(small, STACKED).sum((0, 1))
+    small = stack_values(small).sum((0, 1))
     d_attention = Attention(small[:-1].reshape(3, num_scalars, H), small[-1])
     return [d_i, d_j.sum(1), d_k.sum(1)], d_scalars.sum(1), d_attention, d_added[0] if d_added else None
 
@@ -353,10 +352,10 @@ def backward(
         terms, scalars, weights, saved, d_message, given, options
     )
     d_products = tuple(
-        jnp.einsum("btrh,btrg->hg", operand, checkpoint_name(cotangent, STACKED), preferred_element_type=jnp.float32)
+        jnp.einsum("btrh,btrg->hg", operand, stack_values(cotangent), preferred_element_type=jnp.float32)
         for operand, cotangent in zip(saved.operands, cotangents, strict=True)
     )
-    small = checkpoint_name(small, STACKED).sum((0, 1))
+    small = stack_values(small).sum((0, 1))
     d_terms = [receive.sum(1), send.sum(1)]
     if weights.is_wide:
         d_attention, d_scalars = None, d_mixed

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.edge_product import edge_product
 from narkit.fused.narrow_product import MOST_SUMMED, narrow_product
-from narkit.loops.deferred_gradients import SAVED
+from narkit.loops.deferred_gradients import keep_values
 
 MOST_FEATURES = 48
 """Kernels hold them in registers; latents of more features are read as plain arrays."""
@@ -32,4 +31,4 @@ class NarrowLatents(NamedTuple):
         if self.features.shape[-1] <= MOST_SUMMED:
             return jax.nn.relu(narrow_product(self.features, self.weight) + self.bias)
         product = edge_product(self.features, self.weight, jax.lax.Precision.HIGHEST)
-        return jax.nn.relu(checkpoint_name(product + self.bias, SAVED))
+        return jax.nn.relu(keep_values(product + self.bias))

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import at_least_one
-from narkit.loops.deferred_gradients import SAVED, STACKED
+from narkit.loops.deferred_gradients import keep_values, stack_values
 
 MOST_STAGED = 32  # nodes for which shared memory has a place
 
@@ -99,7 +98,7 @@ def _forward_only(nodes, edges, weights, options):
 
 def _forward(nodes, edges, weights, options):
     logits, *rest = _forward_only(nodes, edges, weights, options)
-    probabilities = [checkpoint_name(values, SAVED) for values in rest]
+    probabilities = keep_values(rest)
     return (logits, *probabilities), (nodes, edges, weights, probabilities)
 
 
@@ -117,7 +116,7 @@ def _backward(options, saved, cotangents):
         *operands_of(nodes, edges, weights), d_logits, *probabilities, *d_probabilities,
         outputs=in_float32(of_nodes, of_nodes, edges.shape, of_blocks),
     )  # fmt: skip
-    small = checkpoint_name(small, STACKED).sum((0, 1))
+    small = stack_values(small).sum((0, 1))
     d_weights = PointerWeights(None if dense else (small[:-3], small[-3]), small[-2], small[-1, :1])
     d_nodes = at_columns({options.first: d_first, options.second: d_second}, width)
     return d_nodes, d_edges, d_weights

@@ -10,7 +10,6 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float
 
 from narkit.fused.bases import FusedBasis
@@ -21,7 +20,7 @@ from narkit.fused.node_product import NodeWeights, node_product
 from narkit.fused.triplet_messages import FEATURES, triplet_maxima
 from narkit.fused.update import UpdateWeights
 from narkit.fused.weights import at_least_one
-from narkit.loops.deferred_gradients import SAVED
+from narkit.loops.deferred_gradients import keep_values
 from narkit.models.features import Bases, Basis, FoldedLinear, Scalars, fold
 from narkit.models.layers import Linear, concatenated, split_outputs
 from narkit.models.processors.base import BoundProcessor
@@ -194,7 +193,7 @@ class FusedMessageStep(FusedProcessor):
     ) -> tuple[Hiddens, Float[Array, "batch node terms"]]:
         """Returns the next hidden states, and the terms of nodes for those who read further ones."""
         terms = node_product(scalars.rows, (hidden,), self.node_weights)
-        terms = checkpoint_name(terms, SAVED)  # the kernels backward read them again
+        terms = keep_values(terms)  # the kernels backward read them again
         edges = at_least_one(scalars.edge)
         connected = jax.vmap(self.senders)(adjacency)
         if connected is not None:

@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.loops.deferred_gradients import SAVED, STACKED
+from narkit.loops.deferred_gradients import keep_values, stack_values
 
 MOST_WARPS = 12  # of a block
 MOST_STAGED = 40_000  # bytes of nodes in shared memory; larger graphs are read where they are
@@ -135,7 +134,7 @@ def _forward_only(logits, scalars, of_graph, options):
 
 def _forward(logits, scalars, of_graph, options):
     next_scalars, *rest = _run_forward(logits, scalars, of_graph, options)
-    saved = [checkpoint_name(values, SAVED) for values in rest]
+    saved = keep_values(rest)
     return (next_scalars, *saved[:1]), (logits, scalars, of_graph, saved)
 
 
@@ -155,7 +154,7 @@ def _backward(options, residuals, cotangents):
     d_of_graph = None
     if of_graph is not None:
         d_hidden, d_next_hidden, *stacked = rest
-        d_features, d_graph = (checkpoint_name(values, STACKED) for values in stacked)
+        d_features, d_graph = stack_values(stacked)
         # The offset goes with a scalar that is always one.
         num_scalars = of_graph.weights.directions.shape[0]
         given = jax.lax.pad(scalars[..., :num_scalars], np.float32(1), [(0, 0, 0), (0, 0, 0), (0, 1, 0)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import equinox as eqx
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.bases import bind_together
@@ -15,7 +14,7 @@ from narkit.fused.processors import FusedProcessor
 from narkit.fused.recognition import Place, processor_binder
 from narkit.fused.whole_pointers import WholePointers, scalars_of, terms_of_logits
 from narkit.loops.backend import Backend
-from narkit.loops.deferred_gradients import SAVED
+from narkit.loops.deferred_gradients import keep_values
 from narkit.models.edge_pointers import Pointer
 from narkit.models.encoders import Reading, row_columns
 from narkit.models.features import Bases
@@ -45,7 +44,7 @@ class FusedReasoner(BoundNetwork):
     ) -> tuple[LastStep, dict[str, Array], Feedback]:
         scalars = scalars_of(reading, self.num_node_scalars, self.whole)
         # The kernels backward read them again.
-        scalars = eqx.tree_at(lambda s: s.edge, scalars, checkpoint_name(scalars.edge, SAVED))
+        scalars = eqx.tree_at(lambda s: s.edge, scalars, keep_values(scalars.edge))
         connected = reading.adjacency(self.spec)
         pointers = reading.pointers(self.whole)
         next_hidden, latents, attention = self.processor.step_attending(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused import launch
-from narkit.loops.deferred_gradients import SAVED
+from narkit.loops.deferred_gradients import keep_values
 from narkit.models.triplets import attention_backward
 
 
@@ -21,7 +20,7 @@ def triplet_logits(
     slope: float,
 ) -> Float[Array, "1 node node node"]:
     """Returns `sum_h a_h LeakyReLU(u_ij + w_ik + q_jk)_h`, as `models.triplets.attention_logits`, of a single head."""
-    return checkpoint_name(_logits(pair_ij, pair_ik, pair_jk, weights, slope), SAVED)
+    return keep_values(_logits(pair_ij, pair_ik, pair_jk, weights, slope))
 
 
 def _run(pair_ij: Array, pair_ik: Array, pair_jk: Array, weights: Array, slope: float) -> Array:

@@ -15,12 +15,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import THREADS, Kernel, in_float32
 from narkit.fused.weights import at_least_one
-from narkit.loops.deferred_gradients import SAVED, STACKED
+from narkit.loops.deferred_gradients import keep_values, stack_values
 
 FEATURES = 8  # of a triplet; as in triplet_messages.cu, with the following
 NODES, RECEIVERS, WARPS = THREADS // FEATURES, 4, THREADS // 32
@@ -68,7 +67,7 @@ def backward(
     of_nodes, of_edges = (samples, blocks, n, 3 * FEATURES), (samples, 3, n, n, num_scalars)
     outputs = in_float32(of_nodes, of_edges, (samples, blocks, WARPS, 3, num_scalars, FEATURES))
     d_nodes, d_scalars, small = kernel(scalars, directions, winners, d_maxima, outputs=outputs)
-    return d_nodes.sum(1), d_scalars.sum(1), checkpoint_name(small, STACKED).sum((0, 1, 2))
+    return d_nodes.sum(1), d_scalars.sum(1), stack_values(small).sum((0, 1, 2))
 
 
 def _primal(terms, scalars, directions):
@@ -76,8 +75,7 @@ def _primal(terms, scalars, directions):
 
 
 def _forward(terms, scalars, directions):
-    written = forward(terms, scalars, directions, save=True)
-    maxima, winners = (checkpoint_name(value, SAVED) for value in written)
+    maxima, winners = keep_values(forward(terms, scalars, directions, save=True))
     return maxima, (terms, scalars, directions, winners)
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.messages import TILE_STRIDE
 from narkit.fused.weights import HIDDEN_SIZE as H
 from narkit.fused.weights import frozen
-from narkit.loops.deferred_gradients import STACKED
+from narkit.loops.deferred_gradients import stack_values
 
 WARPS = 8  # as in update.cu
 
@@ -99,7 +98,7 @@ def backward(
     d_hidden, d_gate = jnp.zeros_like(hidden), None
     if gated:
         d_hidden, *operands = of_gate
-        gate_input, d_opening = (checkpoint_name(operand, STACKED) for operand in operands)
+        gate_input, d_opening = stack_values(operands)
         d_gate = jnp.einsum("bnh,bng->hg", gate_input, d_opening, preferred_element_type=jnp.float32)
-    d_vectors = checkpoint_name(d_vectors, STACKED).sum((0, 1))
+    d_vectors = stack_values(d_vectors).sum((0, 1))
     return d_message, d_terms, d_hidden, d_gate, d_vectors

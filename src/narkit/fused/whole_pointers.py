@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from narkit.fused.edge_features import EdgeFeatures
 from narkit.fused.edge_product import edge_product
 from narkit.fused.node_product import NodeWeights, node_product
-from narkit.loops.deferred_gradients import SAVED, STACKED, stack_cotangent
+from narkit.loops.deferred_gradients import keep_values, stack_cotangent, stack_values
 from narkit.models.decoders import Decoder
 from narkit.models.edge_pointers import PAIR_SIZE, Pointer, Pointers
 from narkit.models.encoders import Reading
@@ -65,7 +64,7 @@ def _terms_backward(saved: tuple[Array, Array], d_terms: Array) -> tuple[Array, 
     """Exchanges axes again, which is its own reverse. The weights' gradients are summed over samples after a loop."""
     weights, pointer = saved
     by_sample = jnp.stack([jnp.sum(view * d_terms, axis=(-3, -2, -1)) for view in _views(pointer)], axis=-1)
-    return checkpoint_name(by_sample, STACKED).sum(0), _terms(weights, d_terms)
+    return stack_values(by_sample).sum(0), _terms(weights, d_terms)
 
 
 _terms.defvjp(_terms_forward, _terms_backward)
@@ -108,7 +107,7 @@ class FusedEdgePointerDecoder(eqx.Module):
         outputs = self.on_edges.basis(edges.scalars)
         for latents, weight in zip(edges.latents, self.on_edges.dense_weights, strict=True):
             outputs = outputs + edge_product(latents, weight)
-        outputs = checkpoint_name(outputs, SAVED)
+        outputs = keep_values(outputs)
         return outputs[..., : self.usual] if self.usual else None, outputs[..., self.usual :]
 
     def __call__(
@@ -121,7 +120,7 @@ class FusedEdgePointerDecoder(eqx.Module):
         """Returns what is added to the usual logits, see `narkit.models.edge_pointers`."""
         num_gates = len(self.read)
         widths = [PAIR_SIZE, PAIR_SIZE, num_gates] + ([num_gates] if self.attends else [])
-        of_nodes = checkpoint_name(stack_cotangent(node_product(rows, hiddens, self.on_nodes)), SAVED)
+        of_nodes = keep_values(stack_cotangent(node_product(rows, hiddens, self.on_nodes)))
         first, second = split_outputs(of_nodes[..., : 2 * sum(widths)], [sum(widths)] * 2)
         of_edges = of_edges[..., : sum(widths) + 2 * PAIR_SIZE]  # what is behind fills up
         third, to, from_ = split_outputs(of_edges, [sum(widths), PAIR_SIZE, PAIR_SIZE])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,19 @@ SAVED = "saved"
 
 STACKED = "stacked"
 
+Values = TypeVar("Values")  # arrays, or a tree of them
+
 _OF_FACTORS = LINEAR | {"pad"}  # maps that make a factor of a value; to fill up with constants need not be linear here
+
+
+def keep_values(values: Values) -> Values:
+    """Returns the values, all of which bear the name `SAVED`."""
+    return checkpoint_name(values, SAVED)
+
+
+def stack_values(values: Values) -> Values:
+    """Returns the values, all of which bear the name `STACKED`."""
+    return checkpoint_name(values, STACKED)
 
 
 @jax.custom_vjp
@@ -51,7 +63,7 @@ def stack_cotangent(values: Array) -> Array:
     return values
 
 
-stack_cotangent.defvjp(lambda values: (values, None), lambda _, d: (checkpoint_name(d, STACKED),))
+stack_cotangent.defvjp(lambda values: (values, None), lambda _, d: (stack_values(d),))
 
 
 class ReversibleStep:
