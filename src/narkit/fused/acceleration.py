@@ -54,15 +54,12 @@ class Acceleration:
         return f"runs in fused kernels ({', '.join(fast)}) and by plain formulas ({self.reason})"
 
 
-NETWORK_PARTS = ("processor", "decoders")
-
-
 def accelerate(network: Any, unrolling: Unrolling | None = None) -> Acceleration:
     """Does what `narkit.fused.accelerate` describes."""
     if not isinstance(network, Reasoner | TripletEdgeAttention):
         known = "narkit.Reasoner or narkit.TripletEdgeAttention"
         return _refused(f"expected a {known}, got a {type(network).__name__}", ("network",))
-    parts = NETWORK_PARTS if isinstance(network, Reasoner) else ("attention",)
+    parts = ("processor", "decoders") if isinstance(network, Reasoner) else ("attention",)
     reason = availability.refusal()
     if reason is not None:
         return _refused(reason, parts)

@@ -117,9 +117,6 @@ def finish(
             tables[var, total] = stack.reshape(len(stack), -1, total)
         return over_time.Columns(tables[var, total], start, total if width is None else width, var in by_sample)
 
-    def columns_of_factor(factor: Factor) -> over_time.Columns:
-        return columns_of(factor.var, *_known_columns(factor))
-
     products: dict[Any, tuple[over_time.Columns, over_time.Columns]] = {}
     sums: dict[Any, over_time.Columns] = {}
     keys: list[Any] = []  # several gradients may be parts of one product or sum
@@ -132,7 +129,7 @@ def finish(
             continue
         factors = _in_order(deferred)
         keys.append(tuple((factor.var, _columns(factor)) for factor in factors))
-        left, right = (columns_of_factor(factor) for factor in factors)
+        left, right = (columns_of(factor.var, *_known_columns(factor)) for factor in factors)
         products[keys[-1]] = (left, right)
         for factor, beside in zip(factors, factors[::-1], strict=True):
             if _has_ones(beside):  # whose product is a sum

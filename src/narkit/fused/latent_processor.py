@@ -31,10 +31,6 @@ def reads_both_directions(layer: TripletEdgeAttention) -> bool:
     return layer.both_directions or layer.values_of_kj or layer.maxima is not None or from_third
 
 
-def bind_team_with_options(processor: TEAM, bases: Bases) -> FusedProcessor:
-    return FusedLatentStep.of(processor, bases)
-
-
 class _Pair(NamedTuple):
     """The map of an edge and that of its reverse; None where nothing is read."""
 

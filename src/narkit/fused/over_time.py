@@ -139,17 +139,15 @@ def _in_parts(jobs: Sequence[_Job], num_steps: Array, last: Array) -> list[_Part
         each = job.rows // len(last) if job.by_sample else 0
         table.append(_entry(names, (left.start, left.stack.shape[2]), job, (each, count, block, at)))
         block += job.tiles * count
-    is_half = jobs[0].right.stack.dtype == jnp.bfloat16
-    is_sum, narrow = jobs[0].left is None, jobs[0].narrow
     macros = {"INPUTS": stacks.parameters, "JOBS": len(jobs), "TABLE": ", ".join(table), "ALL_PARTS": ends[-1]}
     macros["SAMPLES"] = len(last)
-    if is_sum:
+    if jobs[0].left is None:
         name, shared = "sums_over_time", 16 * THREADS
     else:
         # As in over_time.cu: four stages, each with rows of both factors.
-        name = "products_over_time"
+        name, narrow = "products_over_time", jobs[0].narrow
         sides = {"LEFT": [job.left for job in jobs if job.left is not None], "RIGHT": [job.right for job in jobs]}
-        macros |= {"IS_NARROW": int(narrow), "IS_HALF": int(is_half)}
+        macros |= {"IS_NARROW": int(narrow), "IS_HALF": int(jobs[0].right.stack.dtype == jnp.bfloat16)}
         macros |= {f"{side}_ALIGNED": int(all(x.is_aligned for x in factors)) for side, factors in sides.items()}
         shared = 4 * 16 * 4 * ((NARROW_TILE if narrow else TILE) + 8 + TILE + 8)
     kernel = launch.Kernel("over_time.cu", name, tuple(macros.items()), (block, 1), shared, threads=THREADS)

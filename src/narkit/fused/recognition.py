@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 
 from narkit.fused import formulas
-from narkit.fused.latent_processor import bind_team_with_options, reads_both_directions
+from narkit.fused.latent_processor import FusedLatentStep, reads_both_directions
 from narkit.fused.messages import features_fit
 from narkit.fused.processors import (
     FusedProcessor,
@@ -169,7 +169,7 @@ def _recognise_team(processor: TEAM, place: Place) -> tuple[BindProcessor, str]:
         num_scalars = place.num_edge_scalars * (2 if reads_both_directions(layer) else 1)
         if not features_fit(num_scalars):
             raise Refusal(f"this GPU has no room for the attention over edges with {num_scalars} scalars")
-        return bind_team_with_options, ""
+        return FusedLatentStep.of, ""
     return bind_team, ""
 
 
