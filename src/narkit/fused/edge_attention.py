@@ -56,9 +56,7 @@ def edge_latents(
     def run_one(of_seed: tuple, of_sample: tuple) -> Array:
         return run_many(of_seed, jax.tree.map(lambda x: x[None], of_sample))[0]
 
-    @custom_vmap
-    def run(of_seed: tuple, of_sample: tuple) -> Array:
-        return run_one(of_seed, of_sample)
+    run = custom_vmap(run_one)
 
     @run.def_vmap
     def _(size: int, is_batched: list, of_seed: tuple, of_sample: tuple) -> tuple[Array, bool]:

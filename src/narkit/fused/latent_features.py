@@ -91,7 +91,7 @@ def latent_features(
     The first of `terms` are x_i, x_j and x_k; with maxima the last 24 are theirs: those of k, i and j. Arrays of
     several seeds come through `jax.vmap`.
     """
-    return _features(terms, scalars, weights, added, options)
+    return _features(terms, scalars, weights, options, added)
 
 
 def forward(terms: Array, scalars: Array, weights: FeatureWeights, options: Options, added: Array | None) -> Made:
@@ -157,11 +157,7 @@ def backward(
     return Gradients(d_nodes, d_of_maxima, d_scalars, FeatureWeights(d_attention, d_directions), d_added)
 
 
-def _primal(terms, scalars, weights, added, options):
-    return forward(terms, scalars, weights, options, added)
-
-
-def _forward(terms, scalars, weights, added, options):
+def _forward(terms, scalars, weights, options, added):
     saved = keep_values(forward_saving(terms, scalars, weights, options, added))
     return saved.made(attends=added is not None), (terms, scalars, weights, saved)
 
@@ -175,5 +171,5 @@ def _backward(options, residuals, cotangents):
     return d_terms, out.scalars, out.weights, out.added
 
 
-_features: Any = jax.custom_vjp(_primal, nondiff_argnums=(4,))
+_features: Any = jax.custom_vjp(forward, nondiff_argnums=(3,))
 _features.defvjp(_forward, _backward)
