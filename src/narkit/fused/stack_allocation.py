@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,15 +27,12 @@ def allocate_stacks(stacks: Sequence[Stack], num_steps: Array, capacity: int, be
     have it, too.
     """
     shapes = [((capacity, *stack.shape), stack.dtype) for stack in stacks]
-    made = [i for i, (shape, _) in enumerate(shapes) if math.prod(shape)]
-    allocated: list[Any] = [
-        jnp.zeros(shape, dtype) if i not in made else None for i, (shape, dtype) in enumerate(shapes)
-    ]
+    allocated = {i: jnp.zeros(shape, dtype) for i, (shape, dtype) in enumerate(shapes) if not math.prod(shape)}
+    made = [i for i in range(len(stacks)) if i not in allocated]
     if made:
         results = _make([stacks[i] for i in made], [shapes[i] for i in made], num_steps, jax.tree.leaves(beside))
-        for i, result in zip(made, results, strict=True):
-            allocated[i] = result
-    return allocated
+        allocated |= dict(zip(made, results, strict=True))
+    return [allocated[i] for i in range(len(stacks))]
 
 
 def _make(stacks: Sequence[Stack], shapes: Sequence[launch.Output], num_steps: Array, beside: list[Array]):
