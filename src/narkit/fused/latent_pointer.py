@@ -22,7 +22,7 @@ from narkit.fused.messages import Tiling
 from narkit.fused.narrow_latents import NarrowLatents
 from narkit.fused.pointer import Options, at_columns
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.fused.weights import at_least_one, frozen
+from narkit.fused.weights import NO_GRADIENT, at_least_one, frozen
 from narkit.loops.deferred_gradients import keep_values, stack_values
 
 TILE_STRIDE, WIDE_STRIDE = 136, 132  # as in common.cuh and latent_pointer.cu
@@ -132,9 +132,8 @@ def _backward(options, saved, cotangents):
     d_latent = jnp.einsum("btrh,btrg->hg", *factors, preferred_element_type=jnp.float32)
     small = stack_values(small).sum((0, 1))
     of_pointer, of_latents = small[: num_scalars + 3], small[num_scalars + 3 :]
-    no_gradient: Any = None
     d_weights = LatentPointerWeights(
-        of_pointer[:-3], of_pointer[-3], d_latent, of_pointer[-2], of_pointer[-1, :1], no_gradient
+        of_pointer[:-3], of_pointer[-3], d_latent, of_pointer[-2], of_pointer[-1, :1], NO_GRADIENT
     )
     d_nodes = at_columns({options.first: d_first.sum(1), options.second: d_second.sum(1)}, width)
     return d_nodes, d_scalars, NarrowLatents(d_features, of_latents[:-1], of_latents[-1]), d_weights

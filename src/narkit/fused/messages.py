@@ -25,7 +25,7 @@ gradients need of it. The second one sums the gradient of t_ijk over k, over j a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -33,7 +33,7 @@ from jaxtyping import Array, Float, Int
 from narkit.fused import launch
 from narkit.fused.launch import Kernel, Output, in_float32
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.fused.weights import frozen
+from narkit.fused.weights import NO_GRADIENT, frozen
 from narkit.loops.deferred_gradients import stack_values
 
 TILE_STRIDE, WARPS = 136, 4  # as in common.cuh
@@ -261,10 +261,9 @@ def attention_backward(
         d_weights = [] if of_features.d_weights is None else [of_features.d_weights]
         macros |= {"SCALE": float(of_features.scale), "ADDED": len(d_weights)}
         rows_read += ((5, "TIMED_features"),)
-    rows_in_stacks = (rows_read, ((4, "TIMED_small"),))
     kernel = Kernel(
         "attention_backward.cu", "attention_backward", tuple(macros.items()), (samples * parts, 1), shared,
-        *rows_in_stacks,
+        rows_read, ((4, "TIMED_small"),),
     )  # fmt: skip
     by_part, of_edges = (samples, parts, n, H), (samples, 2 + parts, n, n, num_scalars)
     of_weights, of_logits = (samples, parts, 3 * num_scalars + 1, H), [(samples, n, n, n)] * len(d_weights)
@@ -366,6 +365,5 @@ def backward(
             terms, scalars, weights.attention, saved.record, d_mixed, options.slope
         )
         d_terms = [*d_nodes, *d_terms]
-    no_gradient: Any = None
-    d_weights = MessageWeights(d_attention, small[:-3], small[-3], d_products, small[-2:], no_gradient, no_gradient)
+    d_weights = MessageWeights(d_attention, small[:-3], small[-3], d_products, small[-2:], NO_GRADIENT, NO_GRADIENT)
     return d_terms, d_scalars, d_weights

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.narrow_product import gradients_of_directions
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.fused.weights import TILE, tf32_fragments
+from narkit.fused.weights import NO_GRADIENT, TILE, tf32_fragments
 from narkit.models.features import FoldedLinear
 
 CHUNK = 32  # as in node_product.cu
@@ -94,8 +94,7 @@ def _backward(saved: tuple, d_result: Array) -> tuple[Array, tuple[Array, ...], 
     d_scalars, *d_dense = kernel(d_result, weights.transposed, outputs=outputs)
     last = d_result[..., weights.offset.shape[0] - weights.dense[0].shape[1] :]
     of_dense = tuple(jnp.einsum("bnh,bng->hg", values, last) for values in dense)
-    no_gradient: Any = None
-    d_weights = NodeWeights(*gradients_of_directions(scalars, d_result), of_dense, no_gradient, no_gradient)
+    d_weights = NodeWeights(*gradients_of_directions(scalars, d_result), of_dense, NO_GRADIENT, NO_GRADIENT)
     return d_scalars, tuple(d_dense), d_weights
 
 

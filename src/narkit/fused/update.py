@@ -10,7 +10,7 @@ and G are the message and the gradients of the two terms. They are multiplied af
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from narkit.fused.launch import Kernel, in_float32
 from narkit.fused.messages import TILE_STRIDE
 from narkit.fused.weights import HIDDEN_SIZE as H
-from narkit.fused.weights import frozen
+from narkit.fused.weights import NO_GRADIENT, frozen
 from narkit.loops.deferred_gradients import stack_values
 
 WARPS = 8  # as in update.cu
@@ -72,8 +72,7 @@ def gradients_of_weights(message: Array, d_terms: Array, d_gate: Array | None, d
     """Returns them from those of the terms that products with the message are added to, as a time loop stacks them."""
     on_message = jnp.einsum("bnh,bng->hg", message, d_terms)
     on_message = jnp.moveaxis(on_message.reshape(H, -1, H), 1, 0)
-    no_gradient: Any = None
-    return UpdateWeights(on_message, d_gate, d_vectors, no_gradient, no_gradient)
+    return UpdateWeights(on_message, d_gate, d_vectors, NO_GRADIENT, NO_GRADIENT)
 
 
 def backward(

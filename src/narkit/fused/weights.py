@@ -10,6 +10,8 @@ from jaxtyping import Array, Float
 
 HIDDEN_SIZE = 128  # the width that kernels are written for
 TILE = 64  # columns of weights in TF32 that a block takes, as in node_product.cu
+NO_GRADIENT: Any = None
+"""In the place of the gradient of fragments, which is that of the weights themselves."""
 
 
 def fragments(weights: Float[Array, "*many 128 128"], dtype: Any = jnp.bfloat16) -> Float[Array, "*many 8 8 32 8"]:
