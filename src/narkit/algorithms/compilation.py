@@ -160,7 +160,7 @@ def _sampler(sampler: Callable) -> Callable:
 
 
 def _copy(function: Callable) -> Callable:
-    """Returns the function again, to be called otherwise."""
+    """Returns the same function under a name of its own, so that the author's keeps its name."""
     return FunctionType(function.__code__, function.__globals__, None, function.__defaults__, function.__closure__)
 
 
